@@ -1,0 +1,34 @@
+# The front door. Every target makes its own virtual environment first: Python 3.11 and make are all it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+EXTRAS := dev
+
+.PHONY: demo test check bench format clean
+
+demo: .venv/installed
+	$(BIN)/python examples/choose_for_devices.py
+
+test: .venv/installed
+	$(BIN)/python -m pytest
+
+check: .venv/installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/installed
+	$(BIN)/sensecrypt bench selection
+	$(BIN)/sensecrypt bench clustering
+
+format: .venv/installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+	touch $@

@@ -1,0 +1,63 @@
+"""Selective homomorphic encryption for cross-device federated learning, fitted to each device.
+
+The names below are the public interface. They are loaded when first used: whoever needs only one part (the
+aggregator, say) never loads another (the secret keys).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sensecrypt._version import __version__
+
+if TYPE_CHECKING:
+    from sensecrypt.algo.budget import encryption_budgets as encryption_budgets
+    from sensecrypt.algo.clustering import cluster_clients as cluster_clients
+    from sensecrypt.algo.dp import dp_noise as dp_noise
+    from sensecrypt.algo.dp import gaussian_sigma as gaussian_sigma
+    from sensecrypt.algo.leakage import mutual_information as mutual_information
+    from sensecrypt.algo.leakage import mutual_information_curve as mutual_information_curve
+    from sensecrypt.algo.selection import select as select
+    from sensecrypt.algo.sensitivity import sensitivity as sensitivity
+    from sensecrypt.algo.sketching import sketch as sketch
+    from sensecrypt.errors import InfeasibleSelection as InfeasibleSelection
+    from sensecrypt.errors import InvalidInput as InvalidInput
+    from sensecrypt.errors import MaskMismatch as MaskMismatch
+    from sensecrypt.errors import SenseCryptError as SenseCryptError
+    from sensecrypt.types import Clusters as Clusters
+    from sensecrypt.types import Mask as Mask
+    from sensecrypt.types import Selection as Selection
+
+_HOME = {
+    "Clusters": "types",
+    "InfeasibleSelection": "errors",
+    "InvalidInput": "errors",
+    "Mask": "types",
+    "MaskMismatch": "errors",
+    "Selection": "types",
+    "SenseCryptError": "errors",
+    "cluster_clients": "algo.clustering",
+    "dp_noise": "algo.dp",
+    "encryption_budgets": "algo.budget",
+    "gaussian_sigma": "algo.dp",
+    "mutual_information": "algo.leakage",
+    "mutual_information_curve": "algo.leakage",
+    "select": "algo.selection",
+    "sensitivity": "algo.sensitivity",
+    "sketch": "algo.sketching",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'sensecrypt' has no attribute {name!r}")
+    value = getattr(import_module(f"sensecrypt.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,5 @@
+"""`python -m sensecrypt`."""
+
+from sensecrypt.cli import main
+
+main(prog_name="sensecrypt")

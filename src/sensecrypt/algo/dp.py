@@ -1,0 +1,116 @@
+"""Noise on what clients upload for clustering (paper, Appendix G, "DP-noised Sensitivity Vectors").
+
+The paper clips Γ to length G and adds N(0, σ²G²) to every coordinate, σ = √(2·ln(1.25/δ))/ε. Two things to know
+before relying on ε:
+
+* The formula is the classical Gaussian mechanism, proven for ε ≤ 1 only; `gaussian_sigma` refuses larger ones, for
+  which `analytic_gaussian_sigma` (Balle and Wang 2018) is exact.
+* It is calibrated to a distance of G between neighbouring inputs. Each client noises its own vector, so neighbours
+  are any two clipped vectors, and two non-negative vectors of length G can be √2·G apart: as *local* differential
+  privacy the guarantee is that of σ/√2. `local_epsilon` tells it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt import checks
+from sensecrypt.errors import InvalidInput
+
+
+def gaussian_sigma(epsilon: float, delta: float = 1e-5) -> float:
+    """σ of the classical Gaussian mechanism for (ε, δ) at distance 1, for ε ≤ 1."""
+    eps = checks.number("epsilon", epsilon, low=0.0, open_low=True)
+    if eps > 1:
+        problem = f"is {eps:g}, for which the classical formula proves nothing"
+        raise InvalidInput("epsilon", problem, "pass at most 1, or use analytic_gaussian_sigma")
+    return math.sqrt(2 * math.log(1.25 / _check_delta(delta))) / eps
+
+
+def analytic_gaussian_sigma(epsilon: float, delta: float = 1e-5) -> float:
+    """The smallest σ that gives (ε, δ) at distance 1, for any ε > 0."""
+    eps = checks.number("epsilon", epsilon, low=0.0, high=700.0, open_low=True)
+    target = _check_delta(delta)
+    low, high = 1e-6, 1.0
+    while _gaussian_delta(eps, high) > target:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _gaussian_delta(eps, middle) > target else (low, middle)
+    return high
+
+
+def local_epsilon(sigma: float, delta: float = 1e-5) -> float:
+    """The ε that N(0, σ²G²) really gives to a client's non-negative vector clipped to G: distance √2·G."""
+    scale = checks.number("sigma", sigma, low=0.0, open_low=True) / math.sqrt(2)
+    target = _check_delta(delta)
+    low, high = 0.0, 1.0
+    while _gaussian_delta(high, scale) > target:
+        high *= 2
+        if high > 512:
+            return math.inf
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _gaussian_delta(middle, scale) > target else (low, middle)
+    return high
+
+
+def dp_noise(vector: npt.ArrayLike, *, clip: float, epsilon: float, delta: float = 1e-5) -> checks.FloatVector:
+    """Clip `vector` to length `clip` and add Gaussian noise drawn from the operating system's generator.
+
+    Floating-point Gaussians do not resist an adversary who studies the last bits of single outputs (Mironov 2012).
+
+    Args:
+        vector: Γ, N numbers.
+        clip: G, the length that no vector exceeds afterwards.
+        epsilon: in (0, 1].
+        delta: in (0, 1).
+    """
+    values = checks.finite_vector("vector", vector)
+    return _dp_noise_with(values, _os_normals(values.size), clip=clip, epsilon=epsilon, delta=delta)
+
+
+def _dp_noise_with(
+    values: checks.FloatVector, normals: checks.FloatVector, *, clip: float, epsilon: float, delta: float
+) -> checks.FloatVector:
+    """The deterministic part, for tests: the same with given standard normal numbers."""
+    bound = checks.number("clip", clip, low=0.0, open_low=True)
+    noise = normals * (gaussian_sigma(epsilon, delta) * bound)
+    return values / max(1.0, float(np.linalg.norm(values)) / bound) + noise
+
+
+def _os_normals(count: int) -> checks.FloatVector:
+    """Standard normal numbers by Box and Muller from the operating system's random bytes."""
+    pairs = -(-count // 2)
+    words = np.frombuffer(os.urandom(16 * pairs), dtype=np.uint64).reshape(2, pairs)
+    uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53  # strictly between 0 and 1
+    radius = np.sqrt(-2.0 * np.log(uniform[0]))
+    angle = 2.0 * np.pi * uniform[1]
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
+
+
+def _check_delta(delta: float) -> float:
+    value = checks.number("delta", delta, low=0.0, high=1.0, open_low=True)
+    if value == 1:
+        raise InvalidInput("delta", "is 1", "pass a number in (0, 1), such as 1e-5")
+    return value
+
+
+def _gaussian_delta(epsilon: float, sigma: float) -> float:
+    """δ(ε) of the Gaussian mechanism at distance 1: Φ(1/2σ − εσ) − e^ε·Φ(−1/2σ − εσ)."""
+    a, b = 1 / (2 * sigma) - epsilon * sigma, -1 / (2 * sigma) - epsilon * sigma
+    return _phi(a) - math.exp(epsilon + _log_phi(b))
+
+
+def _phi(x: float) -> float:
+    return 0.5 * math.erfc(-x / math.sqrt(2))
+
+
+def _log_phi(x: float) -> float:
+    """Logarithm of Φ(x), by the leading term of its expansion where Φ underflows."""
+    value = _phi(x)
+    return math.log(value) if value > 0 else -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi))

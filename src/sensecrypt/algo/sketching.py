@@ -1,0 +1,68 @@
+"""A short, keyed fingerprint of a sensitivity vector that keeps distances (our replacement for Γ in the clear).
+
+Clustering needs only distances between clients, and a random projection keeps these. Whoever lacks the seed sees 256
+sums of unknown coordinates with unknown signs.
+
+The projection is a sparse Johnson–Lindenstrauss transform (Kane and Nelson 2014): the output is cut into four parts,
+and in each part a coordinate is added, with a random sign, to one random place. Places and signs are 16 bits each of
+SHAKE-256 over the seed, chunk by chunk, so that memory does not grow with a projection matrix. All sums run in a
+fixed order in double precision: the same seed and vector give the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt import checks
+from sensecrypt.errors import InvalidInput
+
+PARTS = 4
+MIN_SEED_BYTES = 16
+_CHUNK = 1 << 16
+_DOMAIN = b"sensecrypt sketch v1"
+
+
+def sketch(vector: npt.ArrayLike, *, seed: bytes, size: int = 256) -> checks.FloatVector:
+    """Project `vector`, scaled to length 1, onto `size` numbers.
+
+    The squared distance of two sketches has the mean of the true one and a relative standard deviation of at most
+    √(2/size): 9 % at 256, so 4.5 % on the distance.
+
+    Args:
+        vector: N numbers, not all zero.
+        seed: at least 16 secret bytes that all clients of a run share and the aggregator does not have.
+        size: a multiple of 4.
+    """
+    values = checks.finite_vector("vector", vector)
+    checks.whole("size", size, low=PARTS, high=PARTS << 15)
+    if size % PARTS:
+        raise InvalidInput("size", f"is {size}", f"pass a multiple of {PARTS}")
+    if not isinstance(seed, bytes) or len(seed) < MIN_SEED_BYTES:
+        raise InvalidInput("seed", "is not a secret of enough bytes", f"pass at least {MIN_SEED_BYTES} random bytes")
+    largest = float(np.abs(values).max())
+    if largest == 0:
+        raise InvalidInput("vector", "is zero everywhere", "compute gradients on at least one training sample first")
+
+    width = size // PARTS
+    result = np.zeros(size)
+    squares = 0.0
+    for start in range(0, values.size, _CHUNK):
+        chunk = values[start : start + _CHUNK] / largest
+        # cumsum adds from left to right everywhere; sum() may add in another order on another processor.
+        squares += float(np.cumsum(chunk * chunk)[-1])
+        for part, random in enumerate(_keystream(seed, start, chunk.size)):
+            signed = np.where(random & 1, chunk, -chunk)
+            places = (random >> 1) % width
+            result[part * width : (part + 1) * width] += np.bincount(places, weights=signed, minlength=width)
+    return result / math.sqrt(squares * PARTS)
+
+
+def _keystream(seed: bytes, start: int, count: int) -> npt.NDArray[np.uint16]:
+    """PARTS × count random 16-bit numbers for the coordinates from `start` on."""
+    message = _DOMAIN + len(seed).to_bytes(8, "little") + seed + start.to_bytes(8, "little")
+    stream = hashlib.shake_256(message).digest(2 * PARTS * count)
+    return np.frombuffer(stream, dtype="<u2").reshape(PARTS, count)

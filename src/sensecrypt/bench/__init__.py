@@ -1,0 +1,1 @@
+"""Speed and memory against named peers, both sides measured in one run, medians of repeats."""

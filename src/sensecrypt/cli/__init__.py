@@ -1,0 +1,3 @@
+"""The `sensecrypt` command."""
+
+from sensecrypt.cli.app import main as main

@@ -1,0 +1,37 @@
+"""The root of the command tree, and what becomes of errors.
+
+Exit codes: 0 done; 1 the run failed; 2 the user's mistake, told in one line.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from sensecrypt._version import __version__
+from sensecrypt.cli.bench import bench
+from sensecrypt.errors import InvalidInput, SenseCryptError
+
+
+class _UserMistake(click.ClickException):
+    exit_code = 2
+
+
+class _Commands(click.Group):
+    """Turns our errors into one line and an exit code, at every level below it."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SenseCryptError as error:
+            raise (_UserMistake if isinstance(error, InvalidInput) else click.ClickException)(str(error)) from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="sensecrypt")
+def main() -> None:
+    """Selective homomorphic encryption for federated learning on uneven devices."""
+
+
+main.add_command(bench)

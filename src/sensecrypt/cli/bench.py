@@ -1,0 +1,124 @@
+"""`sensecrypt bench …`: measurements against named peers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+_repeats = click.option("--repeats", default=9, show_default=True, type=click.IntRange(1, 1000), help="Medians of.")
+_seed = click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Of the instances.")
+
+
+def _sizes(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(size.replace("_", "")) for size in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of whole numbers such as 10000,100000") from None
+    if min(sizes) < 3:
+        raise click.BadParameter("every size must be at least 3")
+    return sizes
+
+
+@click.group()
+def bench() -> None:
+    """Measure speed and memory, ours and the peers' in one run."""
+
+
+@bench.command()
+@click.option("--sizes", default="10_000,100_000,1_000_000,10_000_000,23_705_252", show_default=True, callback=_sizes)
+@_repeats
+@_seed
+@_json
+def selection(sizes: tuple[int, ...], repeats: int, seed: int, as_json: bool) -> None:
+    """Exact selection against HiGHS on the LP relaxation, and its growth with the model."""
+    from sensecrypt.bench import selection as module
+
+    with _status() as status:
+        report = module.run(sizes, repeats=repeats, seed=seed, on_step=status.update)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    for row in report.against_highs:
+        _show(
+            f"Selection of {row.parameters:,} parameters (medians of {repeats})",
+            ("solver", "constraints", "seconds", "HiGHS ÷ ours", "objective"),
+            [
+                ("HiGHS, LP relaxation", "budget, security", f"{row.highs_seconds:.4f}", "", row.highs_lower_bound),
+                ("ours, exact", "budget, security", f"{row.ours_seconds:.4f}", f"{row.ratio:.0f}", row.ours_objective),
+                (
+                    "ours, exact",
+                    "budget, security, MI",
+                    f"{row.ours_with_mi_seconds:.4f}",
+                    f"{row.ratio_with_mi:.0f}",
+                    "",
+                ),
+            ],
+        )
+    _show(
+        "Growth, all three constraints (one call each, in its own process)",
+        ("parameters", "seconds", "µs a parameter", "peak MB"),
+        [
+            (
+                f"{row.parameters:,}",
+                f"{row.seconds:.3f}",
+                f"{row.microseconds_per_parameter:.3f}",
+                f"{row.peak_mb:,.0f}",
+            )
+            for row in report.growth
+        ],
+    )
+
+
+@bench.command()
+@click.option("--sizes", default="20,200,2_000,10_000", show_default=True, callback=_sizes, help="Numbers of clients.")
+@_repeats
+@_seed
+@_json
+def clustering(sizes: tuple[int, ...], repeats: int, seed: int, as_json: bool) -> None:
+    """Clustering of client sketches against scikit-learn's plain methods."""
+    from sensecrypt.bench import clustering as module
+
+    with _status() as status:
+        report = module.run(sizes, repeats=repeats, seed=seed, on_step=status.update)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    _show(
+        f"Clustering sketches of {module.SKETCH_SIZE} numbers, {module.GROUPS} true groups "
+        f"(one sketch of {report.sketch_parameters:,} parameters: {1e3 * report.sketch_seconds:.1f} ms)",
+        ("clients", "method", "seconds", "peak MB", "clusters", "ARI"),
+        [
+            (
+                f"{row.clients:,}",
+                row.method,
+                f"{row.seconds:.2f}",
+                f"{row.peak_mb:,.0f}",
+                row.clusters,
+                f"{row.ari:.3f}",
+            )
+            for row in report.rows
+        ],
+    )
+
+
+def _status() -> AbstractContextManager[Status]:
+    """A spinner on standard error, so that standard output holds the result alone."""
+    return Console(stderr=True).status("starting")
+
+
+def _show(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("solver", "constraints", "method") else "right")
+    for row in rows:
+        table.add_row(*(f"{cell:.6f}" if isinstance(cell, float) else str(cell) for cell in row))
+    Console().print(table)

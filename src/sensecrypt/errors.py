@@ -1,0 +1,50 @@
+"""Everything this package raises on purpose.
+
+    SenseCryptError
+    ├── InvalidInput            a caller's mistake: names the argument and the fix (exit code 2)
+    │   └── MaskMismatch        masks, or a mask and a vector, of different models
+    └── InfeasibleSelection     no choice of parameters meets all constraints (exit code 1)
+
+No message ever holds a plaintext, a key or a ciphertext.
+"""
+
+from __future__ import annotations
+
+
+class SenseCryptError(Exception):
+    """Root of the tree: catch this to catch all of ours."""
+
+
+class InvalidInput(SenseCryptError, ValueError):
+    """An argument that cannot be used, with the reason and what to do instead."""
+
+    def __init__(self, argument: str, problem: str, fix: str) -> None:
+        """Keep the three parts apart, so that a caller can react to `argument`."""
+        super().__init__(f"{argument}: {problem}; {fix}")
+        self.argument, self.problem, self.fix = argument, problem, fix
+
+
+class MaskMismatch(InvalidInput):
+    """Two masks, or a mask and a vector, that do not belong to the same model."""
+
+
+class InfeasibleSelection(SenseCryptError):
+    """No number of encrypted blocks satisfies budget, security floor and leakage bound together.
+
+    Attributes:
+        budget: blocks that the budget allows.
+        needed_for_security: fewest blocks that reach the security floor.
+        needed_for_mi: fewest blocks that keep the mutual information within its bound; None without a bound.
+        total: blocks in the model.
+    """
+
+    def __init__(self, *, budget: int, needed_for_security: int, needed_for_mi: int | None, total: int) -> None:
+        """Say all numbers that whoever sets the run up needs to change it."""
+        leakage = "" if needed_for_mi is None else f", the leakage bound {needed_for_mi:,}"
+        super().__init__(
+            f"no selection fits: the budget allows {budget:,} of {total:,} blocks, the security floor needs "
+            f"{needed_for_security:,}{leakage}; raise the budget or max_mi, lower B or raise C, "
+            "or pass on_infeasible='budget' or 'security'"
+        )
+        self.budget, self.total = budget, total
+        self.needed_for_security, self.needed_for_mi = needed_for_security, needed_for_mi

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sensecrypt import InfeasibleSelection, InvalidInput, __version__
+from sensecrypt.cli import main
+from sensecrypt.cli.app import _Commands
+
+
+def sensecrypt(*arguments: str) -> str:
+    """Standard output of the real command in a process of its own."""
+    command = [sys.executable, "-m", "sensecrypt", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()):
+    yield path
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+@pytest.mark.parametrize("path", list(commands(main)), ids=" ".join)
+def test_help_at_every_level(path):
+    result = CliRunner().invoke(main, [*path, "--help"])
+    assert result.exit_code == 0
+    assert "Usage:" in result.output
+
+
+def test_version():
+    assert __version__ in CliRunner().invoke(main, ["--version"]).output
+
+
+def test_the_installed_command_works():
+    assert sensecrypt("--version").startswith("sensecrypt, version ")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidInput("clients", "is 0", "pass at least 1"), 2),
+        (InfeasibleSelection(budget=1, needed_for_security=2, needed_for_mi=None, total=3), 1),
+    ],
+)
+def test_our_errors_are_one_line_and_an_exit_code(error, code):
+    @click.group(cls=_Commands)
+    def root() -> None: ...
+
+    @root.group()
+    def inner() -> None: ...
+
+    @inner.command()
+    def fail() -> None:
+        raise error
+
+    result = CliRunner().invoke(root, ["inner", "fail"])
+    assert result.exit_code == code
+    assert result.output == f"Error: {error}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["benhc"],
+        ["bench", "selection", "--sizes", "ten"],
+        ["bench", "selection", "--sizes", "1"],
+        ["bench", "clustering", "--repeats", "0"],
+        ["bench", "clustering", "--seed", "-1"],
+    ],
+)
+def test_a_users_mistake_exits_2_without_a_traceback(arguments):
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_bench_selection_gives_json_with_both_sides():
+    report = json.loads(sensecrypt("bench", "selection", "--sizes", "1000", "--repeats", "1", "--json"))
+    [row] = report["against_highs"]
+    assert row["highs_seconds"] > 0
+    assert row["ours_seconds"] > 0
+    # Ours is an integer solution: never below the relaxation's bound, and within one parameter of it.
+    assert row["highs_lower_bound"] - 1e-9 <= row["ours_objective"] <= row["highs_lower_bound"] + 1 / row["parameters"]
+    assert [growth["parameters"] for growth in report["growth"]] == [1000]
+
+
+def test_bench_clustering_shows_a_table():
+    output = sensecrypt("bench", "clustering", "--sizes", "20", "--repeats", "1")
+    assert "sensecrypt" in output
+    assert "1.000" in output

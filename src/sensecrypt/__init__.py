@@ -21,26 +21,50 @@ if TYPE_CHECKING:
     from sensecrypt.algo.selection import select as select
     from sensecrypt.algo.sensitivity import sensitivity as sensitivity
     from sensecrypt.algo.sketching import sketch as sketch
+    from sensecrypt.crypto.encoding import FixedPoint as FixedPoint
+    from sensecrypt.crypto.keys import generate_keypair as generate_keypair
+    from sensecrypt.crypto.obfuscators import ObfuscatorPool as ObfuscatorPool
+    from sensecrypt.crypto.paillier import PublicKey as PublicKey
+    from sensecrypt.crypto.secret import SecretKey as SecretKey
     from sensecrypt.errors import InfeasibleSelection as InfeasibleSelection
+    from sensecrypt.errors import InvalidCiphertext as InvalidCiphertext
     from sensecrypt.errors import InvalidInput as InvalidInput
+    from sensecrypt.errors import InvalidKey as InvalidKey
+    from sensecrypt.errors import KeyFileError as KeyFileError
     from sensecrypt.errors import MaskMismatch as MaskMismatch
+    from sensecrypt.errors import MissingExtra as MissingExtra
     from sensecrypt.errors import SenseCryptError as SenseCryptError
+    from sensecrypt.errors import ValueDoesNotFit as ValueDoesNotFit
+    from sensecrypt.profiles import PROFILES as PROFILES
+    from sensecrypt.profiles import Profile as Profile
     from sensecrypt.types import Clusters as Clusters
     from sensecrypt.types import Mask as Mask
     from sensecrypt.types import Selection as Selection
 
 _HOME = {
+    "PROFILES": "profiles",
     "Clusters": "types",
+    "FixedPoint": "crypto.encoding",
     "InfeasibleSelection": "errors",
+    "InvalidCiphertext": "errors",
     "InvalidInput": "errors",
+    "InvalidKey": "errors",
+    "KeyFileError": "errors",
     "Mask": "types",
     "MaskMismatch": "errors",
+    "MissingExtra": "errors",
+    "ObfuscatorPool": "crypto.obfuscators",
+    "Profile": "profiles",
+    "PublicKey": "crypto.paillier",
+    "SecretKey": "crypto.secret",
     "Selection": "types",
     "SenseCryptError": "errors",
+    "ValueDoesNotFit": "errors",
     "cluster_clients": "algo.clustering",
     "dp_noise": "algo.dp",
     "encryption_budgets": "algo.budget",
     "gaussian_sigma": "algo.dp",
+    "generate_keypair": "crypto.keys",
     "mutual_information": "algo.leakage",
     "mutual_information_curve": "algo.leakage",
     "select": "algo.selection",

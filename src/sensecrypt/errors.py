@@ -2,8 +2,14 @@
 
     SenseCryptError
     ├── InvalidInput            a caller's mistake: names the argument and the fix (exit code 2)
-    │   └── MaskMismatch        masks, or a mask and a vector, of different models
-    └── InfeasibleSelection     no choice of parameters meets all constraints (exit code 1)
+    │   ├── MaskMismatch        masks, or a mask and a vector, of different models
+    │   ├── ValueDoesNotFit     a number beyond what its slot can hold
+    │   ├── InvalidKey          a key that is too small, malformed or of another scheme
+    │   ├── InvalidCiphertext   bytes that are no ciphertext, or none of this key
+    │   └── KeyFileError        a key file that is damaged, exists already or has another passphrase
+    ├── InfeasibleSelection     no choice of parameters meets all constraints (exit code 1)
+    ├── MissingExtra            an optional package that this feature needs (exit code 1)
+    └── WorkerDied              a worker process ended without a result (exit code 1)
 
 No message ever holds a plaintext, a key or a ciphertext.
 """
@@ -26,6 +32,35 @@ class InvalidInput(SenseCryptError, ValueError):
 
 class MaskMismatch(InvalidInput):
     """Two masks, or a mask and a vector, that do not belong to the same model."""
+
+
+class ValueDoesNotFit(InvalidInput):
+    """A number that its slot cannot hold: an error instead of wrapping or clipping. The message never tells it."""
+
+
+class InvalidKey(InvalidInput):
+    """A key that must not be used, or not here."""
+
+
+class InvalidCiphertext(InvalidInput):
+    """Bytes that are no ciphertext of this key."""
+
+
+class KeyFileError(InvalidInput):
+    """A key file that cannot be read or written as asked."""
+
+
+class MissingExtra(SenseCryptError):
+    """A feature whose optional packages are not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        """Say which extra brings the feature."""
+        super().__init__(f"{feature} needs packages that are not installed; run: pip install 'sensecrypt[{extra}]'")
+        self.extra = extra
+
+
+class WorkerDied(SenseCryptError):
+    """A worker process that ended without a result, for example for lack of memory."""
 
 
 class InfeasibleSelection(SenseCryptError):

@@ -11,6 +11,7 @@ import click
 
 from sensecrypt._version import __version__
 from sensecrypt.cli.bench import bench
+from sensecrypt.cli.keys import keys
 from sensecrypt.errors import InvalidInput, SenseCryptError
 
 
@@ -35,3 +36,4 @@ def main() -> None:
 
 
 main.add_command(bench)
+main.add_command(keys)

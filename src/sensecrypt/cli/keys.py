@@ -1,0 +1,99 @@
+"""`sensecrypt keys …`: make keys and look at them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from sensecrypt.errors import KeyFileError
+from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
+
+PASSPHRASE_VARIABLE = "SENSECRYPT_PASSPHRASE"  # noqa: S105  (the variable's name, not a passphrase)
+
+_path = click.Path(dir_okay=False, path_type=Path)
+_force = click.option("--force", is_flag=True, help="Overwrite an existing file.")
+
+
+@click.group()
+def keys() -> None:
+    """Generate, show and share keys."""
+
+
+@keys.command()
+@click.option("--profile", default=DEFAULT_PROFILE, show_default=True, type=click.Choice(list(PROFILES)))
+@click.option("--out", required=True, type=_path, help="The secret key file to write, encrypted, mode 0600.")
+@click.option("--passphrase-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its first line.")
+@_force
+def generate(profile: str, out: Path, passphrase_file: Path | None, force: bool) -> None:
+    """Make a key pair and write it to one file, the secret part encrypted.
+
+    The passphrase comes from --passphrase-file, else from $SENSECRYPT_PASSPHRASE, else from a prompt.
+    """
+    from sensecrypt.crypto.keyfile import write_secret
+    from sensecrypt.crypto.keys import generate_keypair
+
+    if PROFILES[profile].security_bits == 0:
+        click.echo(f"Warning: {profile} gives no security; use it in tests only.", err=True)
+    if out.exists() and not force:
+        raise KeyFileError(str(out), "exists already", "choose another name, or overwrite it with --force")
+    passphrase = _passphrase(passphrase_file, confirm=True)
+    public, secret = generate_keypair(profile)
+    write_secret(out, secret, passphrase, force=force)
+    click.echo(f"{public!r} written to {out}")
+
+
+@keys.command()
+@click.argument("file", type=_path)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show(file: Path, as_json: bool) -> None:
+    """Show what is public about a key file; no passphrase is needed."""
+    from sensecrypt.crypto.keyfile import read_public
+
+    key = read_public(file)
+    profile = key.profile
+    facts = {
+        "profile": profile.name,
+        "fingerprint": key.fingerprint,
+        "key_bits": profile.key_bits,
+        "slots": profile.slots,
+        "slot_bits": profile.slot_bits,
+        "ciphertext_bytes": profile.ciphertext_bytes,
+        "bytes_per_value": round(profile.bytes_per_value, 3),
+        "security_bits": profile.security_bits,
+        "assumption": profile.assumption,
+        "citation": profile.citation,
+    }
+    if as_json:
+        click.echo(json.dumps(facts))
+    else:
+        for name, fact in facts.items():
+            click.echo(f"{name.replace('_', ' '):18} {fact}")
+
+
+@keys.command()
+@click.argument("file", type=_path)
+@click.option("--out", required=True, type=_path, help="The public key file to write.")
+@_force
+def public(file: Path, out: Path, force: bool) -> None:
+    """Write the public part of a key file to a file of its own, to give away."""
+    from sensecrypt.crypto.keyfile import read_public, write_public
+
+    key = read_public(file)
+    write_public(out, key, force=force)
+    click.echo(f"{key!r} written to {out}")
+
+
+def _passphrase(file: Path | None, *, confirm: bool) -> str:
+    """From the file, the environment or a prompt, in that order."""
+    if file is not None:
+        lines = file.read_text().splitlines()
+        if not lines or not lines[0]:
+            raise KeyFileError(str(file), "has no passphrase in its first line", "write one there")
+        return lines[0]
+    if given := os.environ.get(PASSPHRASE_VARIABLE):
+        return given
+    prompted: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm)
+    return prompted

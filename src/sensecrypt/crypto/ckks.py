@@ -1,0 +1,172 @@
+"""CKKS through TenSEAL behind the same contract: the public side.
+
+Only sums are needed, so the modulus is as small as they allow: primes of 60 + 60 bits, scale 2^26. Values are whole
+numbers of 32 bits, and decryption rounds.
+
+Error: the noise of one ciphertext is below 0.001 and adds up; sums of up to 1,000 ciphertexts stay within
+`ERROR_BOUND` = 1 of the exact sum (measured: below 0.2 before rounding, so in practice exact). A sum must stay within
+31 bits and a sign, as for the other schemes.
+
+TenSEAL parses ciphertexts with its own C++ code, which has not been hardened against malicious input; the aggregator
+of a fleet with untrusted clients should prefer Paillier.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt import checks
+from sensecrypt.crypto.encoding import check_ints, rows_of
+from sensecrypt.crypto.scheme import Ciphertexts, check_shape, same_rows
+from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey, MissingExtra
+from sensecrypt.profiles import Profile, get_profile
+
+COEFFICIENT_BITS = [60, 60]
+SCALE = 2.0**26
+ERROR_BOUND = 1
+_LENGTH_BYTES = 4
+
+
+def tenseal() -> Any:
+    """The library, or a kind word on how to get it."""
+    try:
+        return importlib.import_module("tenseal")
+    except ImportError as error:
+        raise MissingExtra("CKKS", "ckks") from error
+
+
+class CkksPublicKey:
+    """Encrypts and adds; its context holds no secret key."""
+
+    def __init__(self, context: bytes, profile: str | Profile = "ckks-8192") -> None:
+        """A key from TenSEAL's serialised public context."""
+        self._profile = get_profile(profile)
+        if self._profile.scheme != "ckks":
+            raise InvalidKey("profile", f"is {self._profile.name}", "choose the ckks profile")
+        self._serialised = context
+        try:
+            self._context = tenseal().context_from(context)
+        except (ValueError, RuntimeError) as error:
+            raise InvalidKey("context", "is not a TenSEAL context", "use the key as it was generated") from error
+        if self._context.has_secret_key():
+            raise InvalidKey("context", "holds a secret key", "serialise it without")
+
+    @property
+    def context(self) -> bytes:
+        """TenSEAL's public context."""
+        return self._serialised
+
+    @property
+    def profile(self) -> Profile:
+        """The parameter set."""
+        return self._profile
+
+    @property
+    def slots(self) -> int:
+        """Values a ciphertext."""
+        return self._profile.slots
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Short name of the key, for people and logs."""
+        return hashlib.sha256(self._serialised).hexdigest()[:16]
+
+    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
+        """Fresh ciphertexts; TenSEAL uses this process alone, whatever `workers`."""
+        checks.whole("workers", workers, low=1, high=1024)
+        return self.write([tenseal().ckks_vector(self._context, row, SCALE) for row in self._rows(ints)])
+
+    def add(self, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
+        """Ciphertexts of the sums, row by row."""
+        left, right = self.parse("a", a), self.parse("b", b)
+        same_rows(len(left), len(right))
+        return self.write([c + d for c, d in zip(left, right, strict=True)])
+
+    def add_plain(self, a: Ciphertexts, ints: npt.ArrayLike) -> Ciphertexts:
+        """Ciphertexts of the sums with known numbers; not re-randomised."""
+        left, rows = self.parse("a", a), self._rows(ints)
+        same_rows(len(left), len(rows))
+        return self.write([c + row for c, row in zip(left, rows, strict=True)])
+
+    def accumulator(self, rows: int) -> CkksAccumulator:
+        """An empty running sum of uploads of that many rows."""
+        return CkksAccumulator(self, checks.whole("rows", rows, low=1))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CkksPublicKey):
+            return NotImplemented
+        return self._serialised == other._serialised
+
+    def __hash__(self) -> int:
+        return hash(self._serialised)
+
+    def __repr__(self) -> str:
+        return f"CkksPublicKey({self._profile.name}, {self.fingerprint})"
+
+    # What follows is for this package's other modules.
+
+    def parse(self, argument: str, ciphertexts: Ciphertexts) -> list[Any]:
+        """TenSEAL's vectors, one a row."""
+        return parse_with(self._context, self._profile, argument, ciphertexts)
+
+    def write(self, vectors: list[Any]) -> Ciphertexts:
+        """The inverse of `parse`: a length, the serialised vector, zeros up to the fixed length."""
+        rows = np.zeros((len(vectors), self._profile.ciphertext_bytes), dtype=np.uint8)
+        for row, vector in zip(rows, vectors, strict=True):
+            data = vector.serialize()
+            row[:_LENGTH_BYTES] = np.frombuffer(len(data).to_bytes(_LENGTH_BYTES, "little"), dtype=np.uint8)
+            row[_LENGTH_BYTES : _LENGTH_BYTES + len(data)] = np.frombuffer(data, dtype=np.uint8)
+        return rows
+
+    def _rows(self, ints: npt.ArrayLike) -> list[list[float]]:
+        values = check_ints("ints", ints, self._profile.slot_bits)
+        padded = np.zeros(rows_of(values.size, self.slots) * self.slots)
+        padded[: values.size] = values
+        rows: list[list[float]] = padded.reshape(-1, self.slots).tolist()
+        return rows
+
+
+class CkksAccumulator:
+    """A running sum of uploads."""
+
+    def __init__(self, public: CkksPublicKey, rows: int) -> None:
+        """Empty until the first upload."""
+        self._public, self._rows = public, rows
+        self._sum: list[Any] | None = None
+
+    def add(self, ciphertexts: Ciphertexts) -> None:
+        """Add one upload; nothing is changed if any of its rows is invalid."""
+        upload = self._public.parse("ciphertexts", ciphertexts)
+        same_rows(self._rows, len(upload))
+        self._sum = upload if self._sum is None else [c + d for c, d in zip(self._sum, upload, strict=True)]
+
+    def result(self) -> Ciphertexts:
+        """The sum so far."""
+        if self._sum is None:
+            raise InvalidInput("accumulator", "is empty", "add at least one upload")
+        return self._public.write(self._sum)
+
+
+def parse_with(context: Any, profile: Profile, argument: str, ciphertexts: Ciphertexts) -> list[Any]:
+    """TenSEAL's vectors in `context`, one a row, all of them whole and of the expected size."""
+    vectors = []
+    for index, row in enumerate(check_shape(argument, ciphertexts, profile.ciphertext_bytes)):
+        length = int.from_bytes(row[:_LENGTH_BYTES].tobytes(), "little")
+        data, padding = row[_LENGTH_BYTES : _LENGTH_BYTES + length], row[_LENGTH_BYTES + length :]
+        try:
+            if length > row.size - _LENGTH_BYTES or padding.any():
+                raise ValueError("impossible length")
+            vector = tenseal().ckks_vector_from(context, data.tobytes())
+            if vector.size() != profile.slots:
+                raise ValueError("another number of values")
+        except (ValueError, RuntimeError):
+            problem = f"has no ciphertext of this key in row {index:,}"
+            raise InvalidCiphertext(argument, problem, "pass what encrypt returned") from None
+        vectors.append(vector)
+    return vectors

@@ -1,0 +1,158 @@
+"""Real numbers as fixed-point integers, and many integers as one plaintext.
+
+Laws, each with a test:
+
+1. decode(encode(x, p), p) differs from x by at most 2^−(f+1) / p.
+2. For weights p_i whose sum is at most `weight_sum`, in any number up to `max_summands`:
+   Σ encode(x_i, p_i), an exact integer sum, fits its slot whenever every x_i was accepted.
+3. unpack(pack(v)) = v, and unpack(pack(a) + pack(b)) = a + b as long as every sum fits its slot.
+4. What does not fit is an error that names the tensor; nothing wraps, nothing is clipped.
+
+A plaintext is Σ v_s · 2^(slot_bits·s), each v_s a signed number: a negative slot borrows from the next one, so that
+adding plaintexts adds slots and no offset accumulates with the number of summands.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from gmpy2 import mpz
+
+from sensecrypt import checks
+from sensecrypt.errors import InvalidInput, ValueDoesNotFit
+
+SLOT_BITS = (16, 32, 64)
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Numbers with `frac_bits` binary places in slots of `slot_bits`.
+
+    Attributes:
+        frac_bits: f; a step is 2^−f.
+        slot_bits: 16, 32 or 64.
+        weight_sum: the bound on Σ|p| over all summands that head-room is kept for.
+        max_summands: how many summands may be added; each may be off by half a step.
+    """
+
+    frac_bits: int
+    slot_bits: int = 32
+    weight_sum: float = 1.0
+    max_summands: int = 1000
+
+    def __post_init__(self) -> None:
+        """Refuse a format without room for a single number."""
+        if self.slot_bits not in SLOT_BITS:
+            raise InvalidInput("slot_bits", f"is {self.slot_bits}", "choose 16, 32 or 64")
+        checks.whole("frac_bits", self.frac_bits, low=0, high=self.slot_bits - 2)
+        checks.number("weight_sum", self.weight_sum, low=0.0, open_low=True)
+        checks.whole("max_summands", self.max_summands, low=1)
+        if self.largest <= 0:
+            raise InvalidInput("max_summands", f"is {self.max_summands:,}", "pass fewer, or use wider slots")
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value that every client may send, whatever its weight."""
+        room = 2.0 ** (self.slot_bits - 1) * (1 - 2.0**-50) - 1 - self.max_summands / 2
+        return float(room / 2.0**self.frac_bits / self.weight_sum)
+
+    def encode(self, array: npt.ArrayLike, weight: float = 1.0, *, name: str = "array") -> npt.NDArray[np.int64]:
+        """The nearest integers to p·x·2^f.
+
+        Args:
+            array: real numbers of any shape, flattened.
+            weight: p, this client's share of the sum.
+            name: of the tensor, for the error message.
+        """
+        values = checks.finite_vector(name, array)
+        share = checks.number("weight", weight, low=0.0, high=self.weight_sum, open_low=True)
+        beyond = np.abs(values) > self.largest
+        if beyond.any():
+            index = int(beyond.argmax())
+            problem = f"has {int(beyond.sum()):,} values that do not fit, the first at index {index:,}"
+            fix = f"keep absolute values up to {self.largest:.6g}, or use fewer frac_bits or wider slots"
+            raise ValueDoesNotFit(name, problem, fix)
+        return np.rint(np.ldexp(values * share, self.frac_bits)).astype(np.int64)
+
+    def decode(self, ints: npt.ArrayLike, total_weight: float = 1.0) -> npt.NDArray[np.float64]:
+        """The numbers behind a sum: v / 2^f / Σp, Σp over the summands that arrived."""
+        vector = check_ints("ints", ints, 64)
+        total = checks.number("total_weight", total_weight, low=0.0, open_low=True)
+        return np.ldexp(vector.astype(np.float64), -self.frac_bits) / total
+
+
+def check_ints(argument: str, values: npt.ArrayLike, slot_bits: int) -> npt.NDArray[np.int64]:
+    """`values` flattened to int64, all within a signed slot."""
+    array = np.asarray(values)
+    if array.size == 0:
+        raise InvalidInput(argument, "is empty", "pass at least one whole number")
+    if not np.issubdtype(array.dtype, np.integer):
+        raise InvalidInput(
+            argument, f"has dtype {array.dtype}", "pass whole numbers, as FixedPoint.encode returns them"
+        )
+    low, high = -(2 ** (slot_bits - 1)), 2 ** (slot_bits - 1) - 1
+    least, most = int(array.min()), int(array.max())
+    if least < low or most > high:
+        index = int(array.argmin() if least < low else array.argmax())
+        problem = f"has a value at index {index:,} that does not fit its {slot_bits}-bit slot"
+        raise ValueDoesNotFit(argument, problem, f"keep values within {low:,} … {high:,}")
+    return array.astype(np.int64, copy=False).ravel()
+
+
+def pack(ints: npt.NDArray[np.int64], *, slot_bits: int, slots: int) -> list[mpz]:
+    """One signed plaintext for every `slots` integers, the last one filled up with zeros."""
+    rows = -(-ints.size // slots)
+    padded = np.zeros(rows * slots, dtype=np.uint64)
+    padded[: ints.size] = ints.view(np.uint64)
+    padded += np.uint64(2 ** (slot_bits - 1))  # wraps: every slot is now an unsigned digit
+    digits = padded.astype(f"<u{slot_bits // 8}").tobytes()
+    width = slots * slot_bits // 8
+    offset = _halves(slot_bits, slots)
+    return [mpz.from_bytes(digits[i : i + width], "little") - offset for i in range(0, rows * width, width)]
+
+
+def unpack(plaintexts: Sequence[mpz], count: int, *, slot_bits: int, slots: int) -> npt.NDArray[np.int64]:
+    """The first `count` integers of signed plaintexts; an OverflowError if one is no packed number."""
+    width = slots * slot_bits // 8
+    offset = _halves(slot_bits, slots)
+    digits = b"".join(_digits(plaintext + offset, width) for plaintext in plaintexts)
+    unsigned = np.frombuffer(digits, dtype=f"<u{slot_bits // 8}").astype(np.uint64)
+    unsigned -= np.uint64(2 ** (slot_bits - 1))
+    ints = unsigned.view(np.int64)
+    if ints[count:].any():
+        raise OverflowError("unused slots are not zero")
+    return ints[:count].copy()
+
+
+def _digits(number: mpz, width: int) -> bytes:
+    if number < 0 or number.bit_length() > 8 * width:
+        raise OverflowError("no packed number")
+    return bytes(number.to_bytes(width, "little"))
+
+
+@functools.cache
+def _halves(slot_bits: int, slots: int) -> mpz:
+    """2^(slot_bits − 1) in every slot: what turns signed slots into unsigned digits."""
+    return mpz(sum(1 << (slot_bits * slot + slot_bits - 1) for slot in range(slots)))
+
+
+def rows_of(count: int, slots: int) -> int:
+    """Ciphertexts for `count` values."""
+    return -(-count // slots)
+
+
+def to_bytes(numbers: Iterable[mpz], width: int) -> npt.NDArray[np.uint8]:
+    """Non-negative numbers as rows of `width` little-endian bytes."""
+    joined = bytearray(b"".join([number.to_bytes(width, "little") for number in numbers]))
+    return np.frombuffer(joined, dtype=np.uint8).reshape(-1, width)
+
+
+def from_bytes(rows: npt.NDArray[np.uint8]) -> list[mpz]:
+    """The inverse of `to_bytes`."""
+    width = rows.shape[1]
+    joined = rows.tobytes()
+    return [mpz.from_bytes(joined[i : i + width], "little") for i in range(0, len(joined), width)]

@@ -1,0 +1,76 @@
+"""Randomness made ahead: with a filled pool, encrypting is one multiplication.
+
+An obfuscator that hides two plaintexts reveals their difference. So a pool gives each away once, by construction:
+`take` removes what it returns under a lock, a pool cannot be copied or pickled, and a forked process finds it empty.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from typing import NoReturn, SupportsIndex
+
+from sensecrypt import checks
+from sensecrypt.crypto.paillier import Digits, ObfuscatorMaker, PublicKey, fresh_obfuscators
+from sensecrypt.crypto.parallel import spread
+from sensecrypt.errors import InvalidKey
+
+_POOLS: weakref.WeakSet[ObfuscatorPool] = weakref.WeakSet()
+
+
+class ObfuscatorPool:
+    """A store of obfuscators of one key, to be filled in idle time."""
+
+    def __init__(self, public: PublicKey, maker: ObfuscatorMaker | None = None) -> None:
+        """An empty pool for `public`; a secret key as `maker` fills it twice as fast."""
+        self._public = public
+        self._maker = maker or public
+        self._ready: deque[Digits] = deque()
+        self._lock = threading.Lock()
+        _POOLS.add(self)
+
+    def fill(self, count: int, *, workers: int = 1) -> None:
+        """Make `count` more obfuscators."""
+        made = spread(
+            lambda start, stop: self._public.write(fresh_obfuscators(self._public, self._maker, stop - start)),
+            checks.whole("count", count, low=1),
+            workers=workers,
+            seconds_per_row=self._public.seconds_per_row,
+            prepare=self._maker.prepare,
+        )
+        digits = self._public.parse("obfuscators", made)
+        with self._lock:
+            self._ready.extend(digits)
+
+    def take(self, count: int, public: PublicKey) -> list[Digits]:
+        """Up to `count` obfuscators, which are gone from the pool."""
+        if public != self._public:
+            raise InvalidKey("pool", "was made for another key", "fill a pool for the key that encrypts")
+        with self._lock:
+            return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"ObfuscatorPool({len(self)} for {self._public!r})"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError("an ObfuscatorPool cannot be copied or pickled: each obfuscator may be used only once")
+
+    def _forget(self) -> None:
+        self._ready = deque()
+        self._lock = threading.Lock()
+
+
+def _forget_in_child() -> None:
+    for pool in _POOLS:
+        pool._forget()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

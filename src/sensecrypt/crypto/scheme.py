@@ -1,0 +1,85 @@
+"""What every scheme offers: the contract that `tests/crypto/test_contract.py` holds each of them to.
+
+Ciphertexts are rows of a uint8 matrix, all of one length; values are int64. A public key never decrypts.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt.errors import InvalidCiphertext
+from sensecrypt.profiles import Profile
+
+Ciphertexts = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+
+class Accumulator(Protocol):
+    """A running sum of uploads: each is added when it arrives and then forgotten."""
+
+    def add(self, ciphertexts: Ciphertexts) -> None:
+        """Add one upload; nothing is changed if any of its rows is invalid."""
+
+    def result(self) -> Ciphertexts:
+        """The sum so far."""
+
+
+class EncryptionKey(Protocol):
+    """The public side of a scheme."""
+
+    @property
+    def profile(self) -> Profile:
+        """The parameter set."""
+
+    @property
+    def slots(self) -> int:
+        """Values a ciphertext."""
+
+    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
+        """Fresh ciphertexts of the values, `slots` to a row, the last row filled up with zeros."""
+
+    def add(self, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
+        """Ciphertexts of the sums, row by row."""
+
+    def add_plain(self, a: Ciphertexts, ints: npt.ArrayLike) -> Ciphertexts:
+        """Ciphertexts of the sums with known values; not re-randomised."""
+
+    def accumulator(self, rows: int) -> Accumulator:
+        """An empty running sum of uploads of that many rows."""
+
+
+class DecryptionKey(Protocol):
+    """The secret side of a scheme."""
+
+    @property
+    def public(self) -> EncryptionKey:
+        """The key that goes with it."""
+
+    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
+        """What the public key's `encrypt` does, faster where the secret helps."""
+
+    def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:
+        """The first `count` values."""
+
+
+def check_shape(argument: str, ciphertexts: object, width: int) -> Ciphertexts:
+    """A matrix of bytes with at least one row of exactly `width`."""
+    if not isinstance(ciphertexts, np.ndarray) or ciphertexts.dtype != np.uint8 or ciphertexts.ndim != 2:
+        raise InvalidCiphertext(
+            argument, "is not a matrix of bytes", "pass what encrypt returned, one row a ciphertext"
+        )
+    if len(ciphertexts) == 0 or ciphertexts.shape[1] != width:
+        problem = f"has shape {ciphertexts.shape}"
+        raise InvalidCiphertext(
+            argument, problem, f"pass rows of exactly {width:,} bytes: truncated or of another key?"
+        )
+    return ciphertexts
+
+
+def same_rows(expected: int, got: int) -> None:
+    """Raise unless both operands have equally many rows."""
+    if got != expected:
+        raise InvalidCiphertext("b", f"has {got:,} rows, a has {expected:,}", "add ciphertexts of equally many values")

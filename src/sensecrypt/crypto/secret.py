@@ -1,0 +1,174 @@
+"""The secret side of Paillier: key generation, decryption, and encryption at twice the speed.
+
+Nothing that aggregates may import this module; `make check` enforces it.
+
+As c^(p−1) ≡ 1 + m·(p−1)·n (mod p²) and n = p·q, m mod p = −(c^(p−1) mod p² − 1)/p · q⁻¹ mod p. The same holds for q,
+and the two halves are put together by the Chinese remainder theorem. Exponentiation with the secret exponent is GMP's
+side-channel-quiet one (`powmod_sec`).
+"""
+
+from __future__ import annotations
+
+import functools
+import secrets
+from typing import NoReturn, SupportsIndex
+
+import gmpy2
+import numpy.typing as npt
+from gmpy2 import mpz
+
+from sensecrypt import checks
+from sensecrypt.crypto.encoding import from_bytes, rows_of, to_bytes, unpack
+from sensecrypt.crypto.obfuscators import ObfuscatorPool
+from sensecrypt.crypto.paillier import (
+    Digits,
+    Exponents,
+    PublicKey,
+    Table,
+    encrypt_rows,
+    power_table,
+    table_product,
+)
+from sensecrypt.crypto.parallel import spread
+from sensecrypt.crypto.scheme import Ciphertexts, Ints
+from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
+from sensecrypt.profiles import Profile, get_profile
+
+PRIME_TESTS = 40  # Miller–Rabin rounds beyond GMP's own Baillie–PSW test: error below 2^−80
+
+
+class SecretKey:
+    """Decrypts. Refuses to be pickled or copied, and does not show itself."""
+
+    __slots__ = ("__dict__", "_p", "_public", "_q")
+
+    def __init__(self, p: int, q: int, public: PublicKey) -> None:
+        """A key from its primes, checked against the public key."""
+        self._p, self._q, self._public = mpz(p), mpz(q), public
+        if self._p * self._q != public.n or not (gmpy2.is_prime(self._p) and gmpy2.is_prime(self._q)):
+            raise InvalidKey("p and q", "are not the primes of the public key", "use the key pair as it was generated")
+        if self._p == self._q or gmpy2.gcd(public.modulus, (self._p - 1) * (self._q - 1)) != 1:
+            raise InvalidKey("p and q", "do not make a Paillier key", "generate a new key pair")
+
+    @property
+    def public(self) -> PublicKey:
+        """The key that goes with it."""
+        return self._public
+
+    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1, pool: ObfuscatorPool | None = None) -> Ciphertexts:
+        """What the public key's `encrypt` does, about twice as fast."""
+        return encrypt_rows(self._public, self, self._public.plaintexts(ints), workers=workers, pool=pool)
+
+    def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:
+        """The first `count` values.
+
+        Args:
+            ciphertexts: exactly the rows that `count` values take.
+            count: how many values were encrypted.
+            workers: processes, used when the work is worth it.
+
+        Raises:
+            InvalidCiphertext: malformed rows, or rows that another key made.
+        """
+        public = self._public
+        digits = public.parse("ciphertexts", ciphertexts)
+        public.check_coprime("ciphertexts", digits)
+        slots = public.slots
+        if rows_of(checks.whole("count", count, low=1), slots) != len(digits):
+            problem = f"is {count:,}, but {len(digits):,} rows hold {slots * (len(digits) - 1) + 1:,} to "
+            raise InvalidInput(
+                "count", f"{problem}{slots * len(digits):,} values", "pass the number that was encrypted"
+            )
+        width = public.digit_bytes
+        rows = spread(
+            lambda start, stop: to_bytes([self._decrypt(c) for c in digits[start:stop]], width),
+            len(digits),
+            workers=workers,
+            seconds_per_row=8 * public.seconds_per_row,
+        )
+        half = public.modulus // 2
+        signed = [m - public.modulus if m > half else m for m in from_bytes(rows)]
+        try:
+            return unpack(signed, count, slot_bits=public.profile.slot_bits, slots=slots)
+        except OverflowError:
+            problem = "does not decrypt to packed values"
+            fix = "check that this key made it, that `count` is right and that no sum left its slot"
+            raise InvalidCiphertext("ciphertexts", problem, fix) from None
+
+    def prepare(self) -> None:
+        """Build the tables now."""
+        _ = self._tables
+
+    def obfuscators(self, exponents: Exponents) -> list[Digits]:
+        """h_s^a for each exponent a, modulo p² and q² apart."""
+        table_p, table_q = self._tables
+        p, q, n = self._p, self._q, self._public.modulus
+        p2, q2 = p * p, q * q
+        q2_inverse = gmpy2.invert(q2, p2)
+        result = []
+        for exponent in exponents.tolist():
+            product_p, total_p = table_product(table_p, exponent, p2)
+            product_q, total_q = table_product(table_q, exponent, q2)
+            at_p = product_p * (1 + total_p % p * p)
+            at_q = product_q * (1 + total_q % q * q) % q2
+            c1, c0 = divmod(at_q + (at_p - at_q) * q2_inverse % p2 * q2, n)
+            result.append((c0, c1))
+        return result
+
+    def __repr__(self) -> str:
+        return f"SecretKey(<hidden>, {self._public!r})"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError("a SecretKey cannot be pickled or copied; write it with sensecrypt.crypto.keyfile")
+
+    def primes(self) -> tuple[int, int]:
+        """The secret itself, for the key file alone."""
+        return int(self._p), int(self._q)
+
+    @functools.cached_property
+    def _tables(self) -> tuple[Table, Table]:
+        rows = self._public.profile.exponent_bits // 8
+        base = gmpy2.powmod(self._public.h, self._public.modulus, self._public.modulus**2)
+        p, q = self._p, self._q
+        return power_table(base % p**2, rows=rows, prime=p), power_table(base % q**2, rows=rows, prime=q)
+
+    def _decrypt(self, digits: Digits) -> mpz:
+        p, q = self._p, self._q
+        c = digits[0] + digits[1] * self._public.modulus
+        at_p = (gmpy2.powmod_sec(c % (p * p), p - 1, p * p) - 1) // p * -self._q_inverse % p
+        at_q = (gmpy2.powmod_sec(c % (q * q), q - 1, q * q) - 1) // q * -self._p_inverse % q
+        return at_q + (at_p - at_q) * self._q_inverse % p * q
+
+    @functools.cached_property
+    def _q_inverse(self) -> mpz:
+        return gmpy2.invert(self._q, self._p)
+
+    @functools.cached_property
+    def _p_inverse(self) -> mpz:
+        return gmpy2.invert(self._p, self._q)
+
+
+def generate_paillier(profile: str | Profile) -> SecretKey:
+    """A fresh key from the operating system's randomness.
+
+    p ≡ q ≡ 3 (mod 4) and gcd(p − 1, q − 1) = 2, as the obfuscators' h = −x² needs it.
+    """
+    chosen = get_profile(profile)
+    bits = chosen.key_bits // 2
+    while True:
+        p, q = _prime(bits), _prime(bits)
+        if abs(p - q).bit_length() > bits - 100 and gmpy2.gcd(p - 1, q - 1) == 2:
+            break
+    n = int(p * q)
+    x = 0
+    while gmpy2.gcd(x, n) != 1:
+        x = secrets.randbelow(n)
+    return SecretKey(int(p), int(q), PublicKey(n, -x * x % n, chosen))
+
+
+def _prime(bits: int) -> mpz:
+    """A random prime ≡ 3 (mod 4) whose two leading bits are set, so that a product of two has 2·bits bits."""
+    while True:
+        candidate = mpz(secrets.randbits(bits) | (3 << (bits - 2)) | 3)
+        if gmpy2.is_prime(candidate, PRIME_TESTS):
+            return candidate

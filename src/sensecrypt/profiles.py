@@ -1,0 +1,116 @@
+"""Named parameter sets: what is secure enough, how values are packed, and who says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sensecrypt.errors import InvalidInput
+
+DEFAULT_PROFILE = "paillier-2048"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One way to encrypt.
+
+    Attributes:
+        name: how configurations and key files call it.
+        scheme: `paillier` or `ckks`.
+        key_bits: length of the Paillier modulus n; for CKKS the ring dimension.
+        slot_bits: width of one value, sign included.
+        slots: values a ciphertext.
+        ciphertext_bytes: length of every ciphertext.
+        exponent_bits: length of the random exponent that hides a Paillier plaintext; 0 for CKKS.
+        security_bits: claimed strength against the best known attack; 0: none.
+        assumption: what the claim rests on.
+        citation: where it comes from.
+    """
+
+    name: str
+    scheme: Literal["paillier", "ckks"]
+    key_bits: int
+    slot_bits: int
+    slots: int
+    ciphertext_bytes: int
+    exponent_bits: int
+    security_bits: int
+    assumption: str
+    citation: str
+
+    @property
+    def bytes_per_value(self) -> float:
+        """Length of a ciphertext divided by the values in it."""
+        return self.ciphertext_bytes / self.slots
+
+
+_DCR = "decisional composite residuosity; h^a with a of half the length of n is indistinguishable from random"
+_DJN = "Damgård, Jurik, Nielsen 2010, section 6; exponent length: Goldreich, Rosen 2003; key length: NIST SP 800-57"
+
+
+def _paillier(
+    name: str,
+    key_bits: int,
+    slot_bits: int,
+    *,
+    scalar: bool = False,
+    exponent_bits: int | None = None,
+    security_bits: int,
+    assumption: str = _DCR,
+    citation: str = _DJN,
+) -> Profile:
+    # Packed values are one signed number below n/2, and n is at least 2^(key_bits − 1).
+    slots = 1 if scalar else (key_bits - 2) // slot_bits
+    exponent = exponent_bits or key_bits // 2
+    size = key_bits // 4
+    return Profile(name, "paillier", key_bits, slot_bits, slots, size, exponent, security_bits, assumption, citation)
+
+
+_ALL = (
+    _paillier("paillier-2048", 2048, 32, security_bits=112),
+    _paillier("paillier-2048-slot16", 2048, 16, security_bits=112),
+    _paillier("paillier-2048-slot64", 2048, 64, security_bits=112),
+    _paillier("paillier-3072", 3072, 32, security_bits=128),
+    _paillier(
+        "paillier-2048-short",
+        2048,
+        32,
+        exponent_bits=448,
+        security_bits=112,
+        assumption="decisional composite residuosity, and: h^a with a of 448 bits is indistinguishable from random "
+        "(a short-exponent assumption, stronger than the default's)",
+        citation="Damgård, Jurik, Nielsen 2010; 448 = 4 · 112 bits, twice what generic square-root attacks need",
+    ),
+    _paillier("paillier-2048-scalar", 2048, 64, scalar=True, security_bits=112),
+    Profile(
+        "ckks-8192",
+        "ckks",
+        8192,
+        32,
+        4096,
+        131_328,
+        0,
+        128,
+        "ring learning with errors, dimension 8192, 120-bit modulus; decrypted values must not be shown to whoever can "
+        "choose ciphertexts (Li, Micciancio 2021)",
+        "Homomorphic Encryption Standard 2018: at most 218 bits of modulus at dimension 8192",
+    ),
+    _paillier(
+        "insecure-test",
+        512,
+        32,
+        security_bits=0,
+        assumption="none: a 512-bit modulus is factored in hours",
+        citation="for unit tests only",
+    ),
+)
+PROFILES = {profile.name: profile for profile in _ALL}
+
+
+def get_profile(name: str | Profile) -> Profile:
+    """The profile of that name."""
+    if isinstance(name, Profile):
+        return name
+    if name not in PROFILES:
+        raise InvalidInput("profile", f"is {name!r}", f"choose one of {', '.join(PROFILES)}")
+    return PROFILES[name]

@@ -1,0 +1,36 @@
+"""The public side works where the secret side cannot even be imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CODE = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name in {f"sensecrypt.crypto.{part}" for part in ("secret", "ckks_secret", "keys", "keyfile")}:
+            raise ImportError(f"{name} is not for this process")
+
+sys.meta_path.insert(0, Refuse())
+import sensecrypt
+from sensecrypt.crypto import ckks, obfuscators
+public = sensecrypt.PublicKey(int(sys.argv[1]), int(sys.argv[2]), "insecure-test")
+total = public.accumulator(1)
+total.add(public.encrypt([1]))
+total.add(public.encrypt([2]))
+print(public.to_integers(total.result())[0])
+try:
+    sensecrypt.generate_keypair
+except ImportError as error:
+    print("refused:", error)
+"""
+
+
+def test_adding_needs_no_secret_module(insecure):
+    public, secret = insecure
+    command = [sys.executable, "-c", CODE, str(public.n), str(public.h)]
+    number, refused = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert secret.decrypt(public.from_integers([int(number)]), 1).tolist() == [3]
+    assert refused == "refused: sensecrypt.crypto.keys is not for this process"

@@ -44,11 +44,11 @@ class TestLaws:
         assert np.array_equal(left, right)
         assert np.array_equal(left, accumulator.result())
 
-    @pytest.mark.parametrize("clients", [1, 2, 17, 1000])
-    @pytest.mark.parametrize("profile", ["insecure-test", "paillier-2048-slot16"])
-    def test_weighted_means_of_up_to_1000_clients_are_exact_in_fixed_point(self, clients, profile):
-        if clients == 1000 and profile != "insecure-test":
-            pytest.skip("a thousand real encryptions add nothing to a thousand small ones")
+    @pytest.mark.parametrize(
+        ("profile", "clients"),
+        [("insecure-test", 1), ("insecure-test", 17), ("insecure-test", 1000), ("paillier-2048-slot16", 17)],
+    )
+    def test_weighted_means_of_up_to_1000_clients_are_exact_in_fixed_point(self, profile, clients):
         public, secret = keypair(profile)
         form = FixedPoint(6, public.profile.slot_bits)
         rng = np.random.default_rng(clients)
@@ -130,20 +130,20 @@ class TestInteroperability:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("forge", ["zero", "n", "multiple of p", "n squared", "digit too large"])
+    @pytest.mark.parametrize("forge", ["zero", "n", "multiple of p", "n squared", "too large"])
     def test_numbers_that_are_no_ciphertexts(self, insecure, forge):
         public, secret = insecure
         p, _ = secret.primes()
         good = public.encrypt([1])
-        digits = {
+        pair = {
             "zero": (0, 0),
             "n": (0, 1),
             "multiple of p": (p * 12345, 1),
             "n squared": (0, public.n),
-            "digit too large": (public.n, 0),
+            "too large": (public.n, 0),
         }[forge]
-        width = public.digit_bytes
-        raw = b"".join(digit.to_bytes(width, "little") for digit in digits)
+        width = public.half_bytes
+        raw = b"".join(part.to_bytes(width, "little") for part in pair)
         bad = np.frombuffer(raw, dtype=np.uint8).reshape(1, -1)
         for use in (
             lambda: secret.decrypt(bad, 1),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -108,6 +109,47 @@ def clustering(sizes: tuple[int, ...], repeats: int, seed: int, as_json: bool) -
             for row in report.rows
         ],
     )
+
+
+@bench.command()
+@click.option("--rows", default=100, show_default=True, type=click.IntRange(1, 100_000), help="Ciphertexts a call.")
+@click.option("--plot", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Save a bar chart (PNG).")
+@_repeats
+@_seed
+@_json
+def crypto(rows: int, plot: Path | None, repeats: int, seed: int, as_json: bool) -> None:
+    """Encryption, addition, decryption against python-paillier, pypaillier and TenSEAL, on one core."""
+    from sensecrypt.bench import crypto as module
+
+    with _status() as status:
+        report = module.run(repeats=repeats, rows=rows, seed=seed, on_step=status.update)
+    if plot is not None:
+        module.plot(report, plot)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    columns = ("method", "bytes", "encrypt 1 ct", "ratio", "encrypt", "ratio", "add", "ratio", "decrypt", "ratio")
+    _show(
+        f"µs a value on one core; ratio: how many times as long {module.REFERENCE} takes (medians of {repeats})",
+        columns,
+        [
+            (
+                row.name,
+                f"{row.bytes_per_value:.2f}",
+                *_timed(row.encrypt_us_per_ciphertext, row.encrypt_ratio_per_ciphertext),
+                *_timed(row.encrypt_us, row.encrypt_ratio),
+                *_timed(row.add_us, row.add_ratio),
+                *_timed(row.decrypt_us, row.decrypt_ratio),
+            )
+            for row in report.rows
+        ],
+    )
+
+
+def _timed(microseconds: float | None, ratio: float | None) -> tuple[str, str]:
+    if microseconds is None or ratio is None:
+        return "", ""
+    return f"{microseconds:,.{3 if microseconds < 10 else 0}f}", f"{ratio:,.{0 if ratio >= 10 else 1}f}"
 
 
 def _status() -> AbstractContextManager[Status]:

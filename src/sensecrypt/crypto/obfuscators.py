@@ -13,7 +13,7 @@ from collections import deque
 from typing import NoReturn, SupportsIndex
 
 from sensecrypt import checks
-from sensecrypt.crypto.paillier import Digits, ObfuscatorMaker, PublicKey, fresh_obfuscators
+from sensecrypt.crypto.paillier import ObfuscatorMaker, Pair, PublicKey, fresh_obfuscators
 from sensecrypt.crypto.parallel import spread
 from sensecrypt.errors import InvalidKey
 
@@ -27,7 +27,7 @@ class ObfuscatorPool:
         """An empty pool for `public`; a secret key as `maker` fills it twice as fast."""
         self._public = public
         self._maker = maker or public
-        self._ready: deque[Digits] = deque()
+        self._ready: deque[Pair] = deque()
         self._lock = threading.Lock()
         _POOLS.add(self)
 
@@ -40,11 +40,11 @@ class ObfuscatorPool:
             seconds_per_row=self._public.seconds_per_row,
             prepare=self._maker.prepare,
         )
-        digits = self._public.parse("obfuscators", made)
+        pairs = self._public.parse("obfuscators", made)
         with self._lock:
-            self._ready.extend(digits)
+            self._ready.extend(pairs)
 
-    def take(self, count: int, public: PublicKey) -> list[Digits]:
+    def take(self, count: int, public: PublicKey) -> list[Pair]:
         """Up to `count` obfuscators, which are gone from the pool."""
         if public != self._public:
             raise InvalidKey("pool", "was made for another key", "fill a pool for the key that encrypts")

@@ -2,15 +2,15 @@
 
 Enc(m; a) = (1 + m·n) · h_s^a mod n², with h = −x² mod n for a random x, h_s = h^n mod n², and a random exponent a.
 
-Everything below works on *base-n digits*: c = c₀ + c₁·n with c₀, c₁ < n, which is also how a ciphertext is written:
-c₀ then c₁, little-endian, each as long as n. Three identities make this fast:
+Everything below works on pairs (x, u) with c = x·(1 + u·n) mod n² and x, u < n, which is also how a ciphertext is
+written: x then u, little-endian, each as long as n. Every unit modulo n² is one such pair. Three identities:
 
-    (c₀ + c₁·n) · (1 + m·n)      = c₀ + (c₁ + c₀·m mod n)·n            encrypt under a given obfuscator; add a plaintext
-    (c₀ + c₁·n) · (d₀ + d₁·n)    = r + (q + c₀·d₁ + c₁·d₀ mod n)·n     add ciphertexts; c₀·d₀ = q·n + r
-    ∏ x_j·(1 + u_j·n)            = (∏ x_j mod n²) · (1 + n·Σ u_j)      a product of table entries: half the work
+    x·(1 + u·n) · (1 + m·n)  = x·(1 + (u + m)·n)                   hiding a plaintext is one addition
+    ∏ x_j·(1 + u_j·n)        = (∏ x_j mod n²) · (1 + n·Σ u_j)      products take half the multiplications
+    r + q·n                  = r·(1 + (q·r⁻¹ mod n)·n)             back to a pair; inverses are shared by a batch
 
-h_s^a is a product of entries of a table with one row for each byte of a (fixed-base exponentiation, no squarings),
-kept in the form of the last identity. The table is public, built on first use and inherited by forked workers.
+h_s^a is a product of entries of a table with one row for each byte of a: fixed-base exponentiation without squarings.
+The table is public, built on first use and inherited by forked workers.
 
 Timing: table look-ups and multiplications depend on the random exponent only through memory access patterns; an
 attacker who shares the processor's caches is outside the model.
@@ -40,8 +40,13 @@ if TYPE_CHECKING:
     from sensecrypt.crypto.obfuscators import ObfuscatorPool
 
 Exponents = npt.NDArray[np.uint8]  # one row an exponent, little-endian
-Digits = tuple[mpz, mpz]  # (c₀, c₁) of c₀ + c₁·n
-Table = list[list[tuple[mpz, mpz]]]  # (x, u) of x·(1 + u·n)
+Pair = tuple[mpz, mpz]  # (x, u) of x·(1 + u·n)
+Table = list[tuple[list[mpz], npt.NDArray[np.uint32]]]  # a row: all x, and the limbs of all u, of x·(1 + u·n)
+
+_BATCH = 128  # exponents at a time
+_LIMB, _LIMB_TYPE = 4, "<u4"  # bytes; limbs are added up in 64 bits, so 2^32 numbers can be
+_FIX = "pass ciphertexts of this key"
+_FORGED = "has a row that is not invertible modulo n: it was forged"
 
 
 class PublicKey:
@@ -92,7 +97,7 @@ class PublicKey:
         return self._profile.slots
 
     @property
-    def digit_bytes(self) -> int:
+    def half_bytes(self) -> int:
         """Length of n: half a ciphertext."""
         return self._profile.key_bits // 8
 
@@ -100,6 +105,11 @@ class PublicKey:
     def modulus(self) -> mpz:
         """The modulus, as the number type of this package."""
         return self._n
+
+    @property
+    def modulus_squared(self) -> mpz:
+        """The modulus of the ciphertexts."""
+        return self._n2
 
     @property
     def seconds_per_row(self) -> float:
@@ -126,29 +136,28 @@ class PublicKey:
         """Ciphertexts of the sums, row by row."""
         left, right = self.parse("a", a), self.parse("b", b)
         same_rows(len(left), len(right))
-        sums = [self._multiply(c, d) for c, d in zip(left, right, strict=True)]
-        self.check_coprime("a or b", sums)
-        return self.write(sums)
+        products = [x * y for (x, _), (y, _) in zip(left, right, strict=True)]
+        totals = [u + v for (_, u), (_, v) in zip(left, right, strict=True)]
+        return self.write(self._pairs("a or b", products, totals))
 
     def add_plain(self, a: Ciphertexts, ints: npt.ArrayLike) -> Ciphertexts:
         """Ciphertexts of the sums with known numbers; not re-randomised, so whoever knows `a` learns `ints`."""
-        digits, plaintexts = self.parse("a", a), self.plaintexts(ints)
-        same_rows(len(digits), len(plaintexts))
-        return self.write(hide(self, digits, plaintexts))
+        pairs, plaintexts = self.parse("a", a), self.plaintexts(ints)
+        same_rows(len(pairs), len(plaintexts))
+        return self.write(hide(self, pairs, plaintexts))
 
     def multiply(self, a: Ciphertexts, scalar: int) -> Ciphertexts:
         """Ciphertexts of the values times a known whole number; the caller keeps the products within their slots."""
         factor = mpz(checks.whole("scalar", scalar, low=-(2**63), high=2**63 - 1))
-        digits = self.parse("a", a)
-        self.check_coprime("a", digits)
-        powers = (gmpy2.powmod(c0 + c1 * self._n, factor, self._n2) for c0, c1 in digits)
-        return self.write([self._split(power) for power in powers])
+        pairs = self.parse("a", a)
+        self.check_coprime("a", pairs)
+        powers = [gmpy2.powmod(x, factor, self._n2) for x, _ in pairs]
+        return self.write(self._pairs("a", powers, [u * factor for _, u in pairs]))
 
     def rerandomise(self, a: Ciphertexts, *, workers: int = 1) -> Ciphertexts:
         """The same values in ciphertexts that cannot be linked to `a`."""
-        digits = self.parse("a", a)
-        zeros = self.parse("a", encrypt_rows(self, self, [mpz(0)] * len(digits), workers=workers))
-        return self.write([self._multiply(c, d) for c, d in zip(digits, zeros, strict=True)])
+        rows = len(self.parse("a", a))
+        return self.add(a, encrypt_rows(self, self, [mpz(0)] * rows, workers=workers))
 
     def accumulator(self, rows: int) -> PaillierAccumulator:
         """An empty running sum of uploads of that many rows."""
@@ -156,17 +165,13 @@ class PublicKey:
 
     def to_integers(self, ciphertexts: Ciphertexts) -> list[int]:
         """Ciphertexts as the numbers modulo n² that other implementations use."""
-        return [int(c0 + c1 * self._n) for c0, c1 in self.parse("ciphertexts", ciphertexts)]
+        return [int(x * (1 + u * self._n) % self._n2) for x, u in self.parse("ciphertexts", ciphertexts)]
 
     def from_integers(self, numbers: Sequence[int]) -> Ciphertexts:
         """The inverse of `to_integers`."""
         if not numbers or not all(0 < number < self._n2 for number in numbers):
-            raise InvalidCiphertext(
-                "numbers", "is empty or has one that is not between 0 and n²", "pass ciphertexts of this key"
-            )
-        digits = [self._split(mpz(number)) for number in numbers]
-        self.check_coprime("numbers", digits)
-        return self.write(digits)
+            raise InvalidCiphertext("numbers", "is empty or has one that is not between 0 and n²", _FIX)
+        return self.write(self._pairs("numbers", [mpz(number) for number in numbers], [mpz(0)] * len(numbers)))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PublicKey):
@@ -186,56 +191,62 @@ class PublicKey:
         width, slots = self._profile.slot_bits, self._profile.slots
         return pack(check_ints("ints", ints, width), slot_bits=width, slots=slots)
 
-    def parse(self, argument: str, ciphertexts: Ciphertexts) -> list[Digits]:
-        """The digits of every row, each in range."""
-        rows, width = check_shape(argument, ciphertexts, self._profile.ciphertext_bytes), self.digit_bytes
-        digits = list(zip(from_bytes(rows[:, :width]), from_bytes(rows[:, width:]), strict=True))
-        n = self._n
-        for row, (c0, c1) in enumerate(digits):
-            if not 0 < c0 < n or c1 >= n:
-                raise InvalidCiphertext(
-                    argument, f"has no number of this key in row {row:,}", "pass this key's ciphertexts"
-                )
-        return digits
+    def parse(self, argument: str, ciphertexts: Ciphertexts) -> list[Pair]:
+        """The pair of every row, both parts in range."""
+        first, second = self.halves(argument, ciphertexts)
+        return list(zip(from_bytes(first), from_bytes(second), strict=True))
 
-    def check_coprime(self, argument: str, digits: Sequence[Digits]) -> None:
+    def halves(self, argument: str, ciphertexts: Ciphertexts) -> tuple[Ciphertexts, Ciphertexts]:
+        """The bytes of x and of u of every row: 0 < x < n and u < n."""
+        rows, width = check_shape(argument, ciphertexts, self._profile.ciphertext_bytes), self.half_bytes
+        first, second = rows[:, :width], rows[:, width:]
+        invalid = ~first.any(axis=1) | self._too_large(first) | self._too_large(second)
+        if invalid.any():
+            row = int(invalid.argmax())
+            raise InvalidCiphertext(argument, f"has no number of this key in row {row:,}", _FIX)
+        return first, second
+
+    def check_coprime(self, argument: str, pairs: Sequence[Pair]) -> None:
         """Raise if a ciphertext has a factor in common with n: one product, one gcd."""
         product = mpz(1)
-        for c0, _ in digits:
-            product = product * c0 % self._n
+        for x, _ in pairs:
+            product = product * x % self._n
         if gmpy2.gcd(product, self._n) != 1:
-            raise InvalidCiphertext(argument, "has a row that is not invertible modulo n", "discard it: it was forged")
+            raise InvalidCiphertext(argument, _FORGED, _FIX)
 
-    def write(self, digits: Sequence[Digits]) -> Ciphertexts:
+    def write(self, pairs: Sequence[Pair]) -> Ciphertexts:
         """The inverse of `parse`."""
-        return to_bytes((digit for pair in digits for digit in pair), self.digit_bytes).reshape(len(digits), -1)
+        return to_bytes((part for pair in pairs for part in pair), self.half_bytes).reshape(len(pairs), -1)
 
     def prepare(self) -> None:
         """Build the table now: 0.4 s and 17 MB at 2048 bits."""
         _ = self._table
 
-    def obfuscators(self, exponents: Exponents) -> list[Digits]:
+    def obfuscators(self, exponents: Exponents) -> list[Pair]:
         """h_s^a for each exponent a, given as a row of little-endian bytes."""
-        table, n, n2 = self._table, self._n, self._n2
-        result = []
-        for exponent in exponents.tolist():
-            product, total = table_product(table, exponent, n2)
-            c1, c0 = divmod(product, n)
-            result.append((c0, (c1 + c0 * total) % n))
-        return result
+        return pairs_of(*table_products(self._table, exponents, self._n2), self._n)
 
     @functools.cached_property
     def _table(self) -> Table:
         base = gmpy2.powmod(self._h, self._n, self._n2)
         return power_table(base, rows=self._profile.exponent_bits // 8, prime=self._n)
 
-    def _split(self, c: mpz) -> Digits:
-        c1, c0 = divmod(c, self._n)
-        return c0, c1
+    def _pairs(self, argument: str, products: Sequence[mpz], totals: Sequence[mpz]) -> list[Pair]:
+        try:
+            return pairs_of(products, totals, self._n)
+        except ZeroDivisionError:
+            raise InvalidCiphertext(argument, _FORGED, _FIX) from None
 
-    def _multiply(self, c: Digits, d: Digits) -> Digits:
-        quotient, rest = divmod(c[0] * d[0], self._n)
-        return rest, (quotient + c[0] * d[1] + c[1] * d[0]) % self._n
+    def _too_large(self, numbers: Ciphertexts) -> npt.NDArray[np.bool_]:
+        """Which rows are n or more, exactly, looking at the leading eight bytes of most of them only."""
+        lead = min(8, self.half_bytes)
+        leading = np.zeros((len(numbers), 8), dtype=np.uint8)
+        leading[:, :lead] = numbers[:, -lead:]
+        bound = int(self._n >> 8 * (self.half_bytes - lead))
+        result: npt.NDArray[np.bool_] = leading.view("<u8")[:, 0] >= np.uint64(bound)
+        for row in np.flatnonzero(result):
+            result[row] = mpz.from_bytes(numbers[row].tobytes(), "little") >= self._n
+        return result
 
 
 class PaillierAccumulator:
@@ -244,22 +255,21 @@ class PaillierAccumulator:
     def __init__(self, public: PublicKey, rows: int) -> None:
         """Start from an encryption of zero with no randomness, which the first upload brings."""
         self._public = public
-        self._sum: list[Digits] = [(mpz(1), mpz(0))] * rows
+        self._products = [mpz(1)] * rows
+        self._totals = np.zeros((rows, public.half_bytes // _LIMB), dtype=np.uint64)
 
     def add(self, ciphertexts: Ciphertexts) -> None:
         """Add one upload; nothing is changed if any of its rows is invalid."""
-        upload = self._public.parse("ciphertexts", ciphertexts)
-        same_rows(len(self._sum), len(upload))
-        n, total = self._public.modulus, self._sum
-        for row, (d0, d1) in enumerate(upload):
-            c0, c1 = total[row]
-            quotient, rest = divmod(c0 * d0, n)
-            total[row] = rest, (quotient + c0 * d1 + c1 * d0) % n
+        first, second = self._public.halves("ciphertexts", ciphertexts)
+        same_rows(len(self._products), len(first))
+        square = self._public.modulus_squared
+        self._products = [p * x % square for p, x in zip(self._products, from_bytes(first), strict=True)]
+        self._totals += np.ascontiguousarray(second).view(_LIMB_TYPE)
 
     def result(self) -> Ciphertexts:
         """The sum so far."""
-        self._public.check_coprime("an upload", self._sum)
-        return self._public.write(self._sum)
+        pairs = self._public._pairs("an upload", self._products, _from_limbs(self._totals))
+        return self._public.write(pairs)
 
 
 class ObfuscatorMaker(Protocol):
@@ -268,7 +278,7 @@ class ObfuscatorMaker(Protocol):
     def prepare(self) -> None:
         """Build the tables, so that forked workers inherit them."""
 
-    def obfuscators(self, exponents: Exponents) -> list[Digits]:
+    def obfuscators(self, exponents: Exponents) -> list[Pair]:
         """h_s^a for each exponent a, given as a row of little-endian bytes."""
 
 
@@ -299,45 +309,69 @@ def encrypt_rows(
     return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
 
-def fresh_obfuscators(public: PublicKey, maker: ObfuscatorMaker, count: int) -> list[Digits]:
+def fresh_obfuscators(public: PublicKey, maker: ObfuscatorMaker, count: int) -> list[Pair]:
     """Obfuscators with exponents from the operating system."""
     width = public.profile.exponent_bits // 8
     exponents = np.frombuffer(os.urandom(count * width), dtype=np.uint8).reshape(count, width)
     return maker.obfuscators(exponents)
 
 
-def hide(public: PublicKey, obfuscators: Sequence[Digits], plaintexts: Sequence[mpz]) -> list[Digits]:
+def hide(public: PublicKey, obfuscators: Sequence[Pair], plaintexts: Sequence[mpz]) -> list[Pair]:
     """(1 + m·n) · obfuscator, for each pair: deterministic, the part that test vectors check."""
     n = public.modulus
-    return [(c0, (c1 + c0 * m) % n) for (c0, c1), m in zip(obfuscators, plaintexts, strict=True)]
+    return [(x, (u + m) % n) for (x, u), m in zip(obfuscators, plaintexts, strict=True)]
+
+
+def pairs_of(products: Sequence[mpz], totals: Sequence[mpz], n: mpz) -> list[Pair]:
+    """(x, u) with x·(1 + u·n) = product·(1 + total·n) modulo n²; a ZeroDivisionError if one is no unit."""
+    divided = [divmod(product, n) for product in products]
+    inverses = _inverses([rest for _, rest in divided], n)
+    return [
+        (rest, (total + quotient * inverse) % n)
+        for (quotient, rest), inverse, total in zip(divided, inverses, totals, strict=True)
+    ]
 
 
 def power_table(base: mpz, *, rows: int, prime: mpz) -> Table:
-    """Row j holds base^(d·256^j) mod prime² for d = 0 … 255, each as (x, u) with x·(1 + u·prime).
+    """Row j holds base^(d·256^j) mod prime² for d = 0 … 255, as all x and all u of x·(1 + u·prime).
 
     `prime` is n itself on the public side, p or q on the secret side.
     """
-    square = prime * prime
+    square, width = prime * prime, _LIMB * -(-prime.bit_length() // (8 * _LIMB))
     table = []
     for _ in range(rows):
         powers = [mpz(1)]
         for _ in range(255):
             powers.append(powers[-1] * base % square)
         base = powers[-1] * base % square
-        digits = [divmod(power, prime) for power in powers]
-        inverses = _inverses([low for _, low in digits], prime)
-        table.append([(low, high * inv % prime) for (high, low), inv in zip(digits, inverses, strict=True)])
+        pairs = pairs_of(powers, [mpz(0)] * 256, prime)
+        table.append(([x for x, _ in pairs], to_bytes([u for _, u in pairs], width).view(_LIMB_TYPE)))
     return table
 
 
-def table_product(table: Table, exponent: Sequence[int], square: mpz) -> tuple[mpz, mpz]:
-    """(X, U) with base^exponent = X·(1 + U·prime) modulo prime²: the inner loop of encryption."""
-    product, total = mpz(1), mpz(0)
-    for row, byte in zip(table, exponent, strict=True):
-        x, u = row[byte]
-        product = product * x % square
-        total += u
-    return product, total
+def table_products(table: Table, exponents: Exponents, square: mpz) -> tuple[list[mpz], list[mpz]]:
+    """All X and all U with base^a = X·(1 + U·prime) modulo prime²: the inner loop of encryption.
+
+    Row by row for a batch of exponents: one row fits the processor's cache, the whole table does not.
+    """
+    products: list[mpz] = []
+    totals: list[mpz] = []
+    for start in range(0, len(exponents), _BATCH):
+        batch = exponents[start : start + _BATCH]
+        product = [mpz(1)] * len(batch)
+        total = np.zeros((len(batch), table[0][1].shape[1]), dtype=np.uint64)
+        for (xs, us), column in zip(table, batch.T, strict=True):
+            product = [p * xs[byte] % square for p, byte in zip(product, column.tolist(), strict=True)]
+            total += us[column]
+        products += product
+        totals += _from_limbs(total)
+    return products, totals
+
+
+def _from_limbs(limbs: npt.NDArray[np.uint64]) -> list[mpz]:
+    """Sums of numbers, limb by limb and without carries, as numbers."""
+    low, high = (from_bytes(part.astype(_LIMB_TYPE).view(np.uint8)) for part in (limbs, limbs >> np.uint64(8 * _LIMB)))
+    return [a + (b << 8 * _LIMB) for a, b in zip(low, high, strict=True)]
 
 
 def _inverses(numbers: Sequence[mpz], modulus: mpz) -> list[mpz]:

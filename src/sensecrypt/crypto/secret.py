@@ -3,14 +3,17 @@
 Nothing that aggregates may import this module; `make check` enforces it.
 
 As c^(p−1) ≡ 1 + m·(p−1)·n (mod p²) and n = p·q, m mod p = −(c^(p−1) mod p² − 1)/p · q⁻¹ mod p. The same holds for q,
-and the two halves are put together by the Chinese remainder theorem. Exponentiation with the secret exponent is GMP's
-side-channel-quiet one (`powmod_sec`).
+and the two halves are put together by the Chinese remainder theorem.
+
+Side channels: every ciphertext is blinded by a random factor before the exponentiation, which defeats timing over a
+network. Against an attacker on the same processor, who may watch its caches, there is `constant_time=True`.
 """
 
 from __future__ import annotations
 
 import functools
 import secrets
+from collections.abc import Callable
 from typing import NoReturn, SupportsIndex
 
 import gmpy2
@@ -21,13 +24,14 @@ from sensecrypt import checks
 from sensecrypt.crypto.encoding import from_bytes, rows_of, to_bytes, unpack
 from sensecrypt.crypto.obfuscators import ObfuscatorPool
 from sensecrypt.crypto.paillier import (
-    Digits,
     Exponents,
+    Pair,
     PublicKey,
     Table,
     encrypt_rows,
+    pairs_of,
     power_table,
-    table_product,
+    table_products,
 )
 from sensecrypt.crypto.parallel import spread
 from sensecrypt.crypto.scheme import Ciphertexts, Ints
@@ -40,11 +44,12 @@ PRIME_TESTS = 40  # Miller–Rabin rounds beyond GMP's own Baillie–PSW test: e
 class SecretKey:
     """Decrypts. Refuses to be pickled or copied, and does not show itself."""
 
-    __slots__ = ("__dict__", "_p", "_public", "_q")
+    __slots__ = ("__dict__", "_blinding", "_p", "_public", "_q")
 
     def __init__(self, p: int, q: int, public: PublicKey) -> None:
         """A key from its primes, checked against the public key."""
         self._p, self._q, self._public = mpz(p), mpz(q), public
+        self._blinding: tuple[mpz, mpz] | None = None
         if self._p * self._q != public.n or not (gmpy2.is_prime(self._p) and gmpy2.is_prime(self._q)):
             raise InvalidKey("p and q", "are not the primes of the public key", "use the key pair as it was generated")
         if self._p == self._q or gmpy2.gcd(public.modulus, (self._p - 1) * (self._q - 1)) != 1:
@@ -59,30 +64,31 @@ class SecretKey:
         """What the public key's `encrypt` does, about twice as fast."""
         return encrypt_rows(self._public, self, self._public.plaintexts(ints), workers=workers, pool=pool)
 
-    def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:
+    def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1, constant_time: bool = False) -> Ints:
         """The first `count` values.
 
         Args:
             ciphertexts: exactly the rows that `count` values take.
             count: how many values were encrypted.
             workers: processes, used when the work is worth it.
+            constant_time: exponentiate without secret-dependent memory accesses, a third slower: for a machine whose
+                processor is shared with strangers.
 
         Raises:
             InvalidCiphertext: malformed rows, or rows that another key made.
         """
         public = self._public
-        digits = public.parse("ciphertexts", ciphertexts)
-        public.check_coprime("ciphertexts", digits)
+        pairs = public.parse("ciphertexts", ciphertexts)
+        public.check_coprime("ciphertexts", pairs)
         slots = public.slots
-        if rows_of(checks.whole("count", count, low=1), slots) != len(digits):
-            problem = f"is {count:,}, but {len(digits):,} rows hold {slots * (len(digits) - 1) + 1:,} to "
-            raise InvalidInput(
-                "count", f"{problem}{slots * len(digits):,} values", "pass the number that was encrypted"
-            )
-        width = public.digit_bytes
+        if rows_of(checks.whole("count", count, low=1), slots) != len(pairs):
+            problem = f"is {count:,}, but {len(pairs):,} rows hold {slots * (len(pairs) - 1) + 1:,} to "
+            raise InvalidInput("count", f"{problem}{slots * len(pairs):,} values", "pass the number that was encrypted")
+        width = public.half_bytes
+        power = gmpy2.powmod_sec if constant_time else gmpy2.powmod
         rows = spread(
-            lambda start, stop: to_bytes([self._decrypt(c) for c in digits[start:stop]], width),
-            len(digits),
+            lambda start, stop: to_bytes([self._decrypt(pair, power) for pair in pairs[start:stop]], width),
+            len(pairs),
             workers=workers,
             seconds_per_row=8 * public.seconds_per_row,
         )
@@ -99,21 +105,16 @@ class SecretKey:
         """Build the tables now."""
         _ = self._tables
 
-    def obfuscators(self, exponents: Exponents) -> list[Digits]:
+    def obfuscators(self, exponents: Exponents) -> list[Pair]:
         """h_s^a for each exponent a, modulo p² and q² apart."""
         table_p, table_q = self._tables
         p, q, n = self._p, self._q, self._public.modulus
         p2, q2 = p * p, q * q
+        at_p = [x * (1 + u % p * p) for x, u in zip(*table_products(table_p, exponents, p2), strict=True)]
+        at_q = [x * (1 + u % q * q) % q2 for x, u in zip(*table_products(table_q, exponents, q2), strict=True)]
         q2_inverse = gmpy2.invert(q2, p2)
-        result = []
-        for exponent in exponents.tolist():
-            product_p, total_p = table_product(table_p, exponent, p2)
-            product_q, total_q = table_product(table_q, exponent, q2)
-            at_p = product_p * (1 + total_p % p * p)
-            at_q = product_q * (1 + total_q % q * q) % q2
-            c1, c0 = divmod(at_q + (at_p - at_q) * q2_inverse % p2 * q2, n)
-            result.append((c0, c1))
-        return result
+        joined = [b + (a - b) * q2_inverse % p2 * q2 for a, b in zip(at_p, at_q, strict=True)]
+        return pairs_of(joined, [mpz(0)] * len(joined), n)
 
     def __repr__(self) -> str:
         return f"SecretKey(<hidden>, {self._public!r})"
@@ -132,12 +133,21 @@ class SecretKey:
         p, q = self._p, self._q
         return power_table(base % p**2, rows=rows, prime=p), power_table(base % q**2, rows=rows, prime=q)
 
-    def _decrypt(self, digits: Digits) -> mpz:
+    def _decrypt(self, pair: Pair, power: Callable[[mpz, mpz, mpz], mpz]) -> mpz:
         p, q = self._p, self._q
-        c = digits[0] + digits[1] * self._public.modulus
-        at_p = (gmpy2.powmod_sec(c % (p * p), p - 1, p * p) - 1) // p * -self._q_inverse % p
-        at_q = (gmpy2.powmod_sec(c % (q * q), q - 1, q * q) - 1) // q * -self._p_inverse % q
+        x, u = pair
+        c = x * (1 + u * self._public.modulus)
+        blind_p, blind_q = self._next_blinding()
+        at_p = (power(c * blind_p % (p * p), p - 1, p * p) - 1) // p * -self._q_inverse % p
+        at_q = (power(c * blind_q % (q * q), q - 1, q * q) - 1) // q * -self._p_inverse % q
         return at_q + (at_p - at_q) * self._q_inverse % p * q
+
+    def _next_blinding(self) -> tuple[mpz, mpz]:
+        """Random factors that the exponentiation turns into 1, so that its timing does not follow the ciphertext."""
+        p, q = self._p, self._q
+        at_p, at_q = self._blinding or tuple(gmpy2.powmod_sec(secrets.randbelow(r - 1) + 1, r, r * r) for r in (p, q))
+        self._blinding = at_p * at_p % (p * p), at_q * at_q % (q * q)
+        return at_p, at_q
 
     @functools.cached_property
     def _q_inverse(self) -> mpz:

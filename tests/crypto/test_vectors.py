@@ -16,7 +16,7 @@ from sensecrypt.profiles import Profile
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "paillier.json").read_text())
 
 # n = 251 · 239 = 59,989. With h = −2² = 59,985: h_s = 59985^59989 mod 59989².
-TINY = Profile("tiny", "paillier", 16, 8, 1, 4, 8, 0, "none", "worked by hand")
+TINY = Profile("tiny", "paillier", 16, 8, 1, 4, 16, 0, "none", "worked by hand")
 
 
 def obfuscate(public, exponent: int):
@@ -47,14 +47,14 @@ class TestTinyKey:
         # h^n mod n is h^(n mod φ) = h^489 mod n, as φ = 250·238 = 59,500 and n = φ + 489.
         assert x == pow(self.h, 489, self.n)
 
-    @pytest.mark.parametrize("exponent", [0, 1, 2, 17, 255])
+    @pytest.mark.parametrize("exponent", [0, 1, 2, 17, 255, 256, 65_535])
     @pytest.mark.parametrize("m", [0, 1, -1, 127, -128])
     def test_every_case_against_the_formula_and_back(self, exponent, m):
         public, secret = self.keys()
         expected = (1 + m * self.n) * pow(pow(self.h, self.n, self.n2), exponent, self.n2) % self.n2
         ciphertext = public.write(hide(public, obfuscate(public, exponent), [mpz(m)]))
         assert public.to_integers(ciphertext) == [expected]
-        by_crt = secret.obfuscators(np.array([[exponent]], dtype=np.uint8))
+        by_crt = secret.obfuscators(np.array([[exponent % 256, exponent // 256]], dtype=np.uint8))
         assert hide(public, by_crt, [mpz(m)]) == public.parse("c", ciphertext)
         assert secret.decrypt(ciphertext, 1).tolist() == [m]
 

@@ -22,6 +22,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Sequence
+from operator import mul
 from typing import TYPE_CHECKING, Protocol
 
 import gmpy2
@@ -43,7 +44,7 @@ Exponents = npt.NDArray[np.uint8]  # one row an exponent, little-endian
 Pair = tuple[mpz, mpz]  # (x, u) of x·(1 + u·n)
 Table = list[tuple[list[mpz], npt.NDArray[np.uint32]]]  # a row: all x, and the limbs of all u, of x·(1 + u·n)
 
-_BATCH = 128  # exponents at a time
+_BATCH = 256  # exponents at a time: their products and one row of the table fit a 512 kB cache
 _LIMB, _LIMB_TYPE = 4, "<u4"  # bytes; limbs are added up in 64 bits, so 2^32 numbers can be
 _FIX = "pass ciphertexts of this key"
 _FORGED = "has a row that is not invertible modulo n: it was forged"
@@ -335,7 +336,7 @@ def pairs_of(products: Sequence[mpz], totals: Sequence[mpz], n: mpz) -> list[Pai
 def power_table(base: mpz, *, rows: int, prime: mpz) -> Table:
     """Row j holds base^(d·256^j) mod prime² for d = 0 … 255, as all x and all u of x·(1 + u·prime).
 
-    `prime` is n itself on the public side, p or q on the secret side.
+    The number of rows is even; `prime` is n itself on the public side, p or q on the secret side.
     """
     square, width = prime * prime, _LIMB * -(-prime.bit_length() // (8 * _LIMB))
     table = []
@@ -360,9 +361,12 @@ def table_products(table: Table, exponents: Exponents, square: mpz) -> tuple[lis
         batch = exponents[start : start + _BATCH]
         product = [mpz(1)] * len(batch)
         total = np.zeros((len(batch), table[0][1].shape[1]), dtype=np.uint64)
-        for (xs, us), column in zip(table, batch.T, strict=True):
-            product = [p * xs[byte] % square for p, byte in zip(product, column.tolist(), strict=True)]
-            total += us[column]
+        for row in range(0, len(table), 2):  # two factors at a time: one reduction for both
+            (xs, us), (ys, vs), (i, j) = table[row], table[row + 1], batch.T[row : row + 2]
+            factors = map(mul, map(xs.__getitem__, i.tolist()), map(ys.__getitem__, j.tolist()))
+            product = [p % square for p in map(mul, product, factors)]
+            total += us[i]
+            total += vs[j]
         products += product
         totals += _from_limbs(total)
     return products, totals

@@ -20,6 +20,7 @@ check: .venv/installed
 bench: .venv/installed
 	$(BIN)/sensecrypt bench selection
 	$(BIN)/sensecrypt bench clustering
+	$(BIN)/sensecrypt bench crypto
 
 format: .venv/installed
 	$(BIN)/ruff format .

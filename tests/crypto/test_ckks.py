@@ -53,7 +53,7 @@ def test_keys_are_values():
 
 
 def test_an_empty_sum_has_no_result():
-    with pytest.raises(InvalidInput, match="empty"):
+    with pytest.raises(InvalidInput, match="nothing was added"):
         keypair("ckks-8192")[0].accumulator(1).result()
 
 

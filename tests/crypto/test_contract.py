@@ -55,6 +55,20 @@ def test_sums_are_exact(keys, values):
     assert np.array_equal(secret.decrypt(accumulator.result(), len(values)), total + values)
 
 
+def test_a_running_sum_takes_uploads_of_some_rows(keys):
+    public, secret = keys
+    values = np.arange(2 * public.slots)
+    encrypted = public.encrypt(values)
+    accumulator = public.accumulator(2)
+    accumulator.add(encrypted)
+    accumulator.add(encrypted[1:], np.array([1]))
+    doubled = secret.decrypt(accumulator.result(np.array([1])), public.slots)
+    assert np.array_equal(doubled, 2 * values[public.slots :])
+    for rows in (np.array([-1]), np.array([2]), np.array([1, 0]), np.array([0, 0])):
+        with pytest.raises(InvalidCiphertext):
+            accumulator.add(encrypted[: len(rows)], rows)
+
+
 def test_extreme_values_survive(keys):
     public, secret = keys
     top = 2 ** (public.profile.slot_bits - 1) - 1

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.crypto.encoding import check_ints, rows_of
-from sensecrypt.crypto.scheme import Ciphertexts, check_shape, same_rows
+from sensecrypt.crypto.scheme import Ciphertexts, RowNumbers, check_rows, check_shape, same_rows
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey, MissingExtra
 from sensecrypt.profiles import Profile, get_profile
 
@@ -137,20 +137,21 @@ class CkksAccumulator:
 
     def __init__(self, public: CkksPublicKey, rows: int) -> None:
         """Empty until the first upload."""
-        self._public, self._rows = public, rows
-        self._sum: list[Any] | None = None
+        self._public = public
+        self._sum: list[Any] = [None] * rows
 
-    def add(self, ciphertexts: Ciphertexts) -> None:
-        """Add one upload; nothing is changed if any of its rows is invalid."""
+    def add(self, ciphertexts: Ciphertexts, rows: RowNumbers | None = None) -> None:
+        """Add ciphertexts to the given rows of the sum (None: to all); nothing is changed if one is invalid."""
         upload = self._public.parse("ciphertexts", ciphertexts)
-        same_rows(self._rows, len(upload))
-        self._sum = upload if self._sum is None else [c + d for c, d in zip(self._sum, upload, strict=True)]
+        for row, vector in zip(check_rows(rows, len(self._sum), len(upload)).tolist(), upload, strict=True):
+            self._sum[row] = vector if self._sum[row] is None else self._sum[row] + vector
 
-    def result(self) -> Ciphertexts:
-        """The sum so far."""
-        if self._sum is None:
-            raise InvalidInput("accumulator", "is empty", "add at least one upload")
-        return self._public.write(self._sum)
+    def result(self, rows: RowNumbers | None = None) -> Ciphertexts:
+        """The sum so far, of the given rows (None: of all)."""
+        chosen = [self._sum[row] for row in check_rows(rows, len(self._sum)).tolist()]
+        if not chosen or any(vector is None for vector in chosen):
+            raise InvalidInput("accumulator", "has rows to which nothing was added", "add at least one upload")
+        return self._public.write(chosen)
 
 
 def parse_with(context: Any, profile: Profile, argument: str, ciphertexts: Ciphertexts) -> list[Any]:

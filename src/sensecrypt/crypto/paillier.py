@@ -33,7 +33,7 @@ from gmpy2 import mpz
 from sensecrypt import checks
 from sensecrypt.crypto.encoding import check_ints, from_bytes, pack, to_bytes
 from sensecrypt.crypto.parallel import spread
-from sensecrypt.crypto.scheme import Ciphertexts, check_shape, same_rows
+from sensecrypt.crypto.scheme import Ciphertexts, RowNumbers, check_rows, check_shape, same_rows
 from sensecrypt.errors import InvalidCiphertext, InvalidKey
 from sensecrypt.profiles import DEFAULT_PROFILE, Profile, get_profile
 
@@ -259,18 +259,20 @@ class PaillierAccumulator:
         self._products = [mpz(1)] * rows
         self._totals = np.zeros((rows, public.half_bytes // _LIMB), dtype=np.uint64)
 
-    def add(self, ciphertexts: Ciphertexts) -> None:
-        """Add one upload; nothing is changed if any of its rows is invalid."""
+    def add(self, ciphertexts: Ciphertexts, rows: RowNumbers | None = None) -> None:
+        """Add ciphertexts to the given rows of the sum (None: to all); nothing is changed if one is invalid."""
         first, second = self._public.halves("ciphertexts", ciphertexts)
-        same_rows(len(self._products), len(first))
-        square = self._public.modulus_squared
-        self._products = [p * x % square for p, x in zip(self._products, from_bytes(first), strict=True)]
-        self._totals += np.ascontiguousarray(second).view(_LIMB_TYPE)
+        chosen = check_rows(rows, len(self._products), len(first))
+        square, products = self._public.modulus_squared, self._products
+        for row, x in zip(chosen.tolist(), from_bytes(first), strict=True):
+            products[row] = products[row] * x % square
+        self._totals[chosen] += np.ascontiguousarray(second).view(_LIMB_TYPE)
 
-    def result(self) -> Ciphertexts:
-        """The sum so far."""
-        pairs = self._public._pairs("an upload", self._products, _from_limbs(self._totals))
-        return self._public.write(pairs)
+    def result(self, rows: RowNumbers | None = None) -> Ciphertexts:
+        """The sum so far, of the given rows (None: of all)."""
+        chosen = check_rows(rows, len(self._products))
+        products = [self._products[row] for row in chosen.tolist()]
+        return self._public.write(self._public._pairs("an upload", products, _from_limbs(self._totals[chosen])))
 
 
 class ObfuscatorMaker(Protocol):

@@ -15,16 +15,17 @@ from sensecrypt.profiles import Profile
 
 Ciphertexts = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 
 class Accumulator(Protocol):
     """A running sum of uploads: each is added when it arrives and then forgotten."""
 
-    def add(self, ciphertexts: Ciphertexts) -> None:
-        """Add one upload; nothing is changed if any of its rows is invalid."""
+    def add(self, ciphertexts: Ciphertexts, rows: RowNumbers | None = None) -> None:
+        """Add ciphertexts to the given rows of the sum (None: to all); nothing is changed if one is invalid."""
 
-    def result(self) -> Ciphertexts:
-        """The sum so far."""
+    def result(self, rows: RowNumbers | None = None) -> Ciphertexts:
+        """The sum so far, of the given rows (None: of all)."""
 
 
 class EncryptionKey(Protocol):
@@ -83,3 +84,13 @@ def same_rows(expected: int, got: int) -> None:
     """Raise unless both operands have equally many rows."""
     if got != expected:
         raise InvalidCiphertext("b", f"has {got:,} rows, a has {expected:,}", "add ciphertexts of equally many values")
+
+
+def check_rows(rows: RowNumbers | None, total: int, got: int | None = None) -> RowNumbers:
+    """Row numbers of a running sum, ascending, and as many as there are ciphertexts."""
+    chosen = np.arange(total) if rows is None else np.asarray(rows)
+    if chosen.ndim != 1 or (chosen.size and (chosen[0] < 0 or chosen[-1] >= total or (np.diff(chosen) <= 0).any())):
+        raise InvalidCiphertext("rows", "are not ascending row numbers of this sum", f"number rows 0 … {total - 1:,}")
+    if got is not None:
+        same_rows(chosen.size, got)
+    return chosen

@@ -7,6 +7,7 @@
     │   ├── InvalidKey          a key that is too small, malformed or of another scheme
     │   ├── InvalidCiphertext   bytes that are no ciphertext, or none of this key
     │   └── KeyFileError        a key file that is damaged, exists already or has another passphrase
+    ├── Rejected                a message that a role refuses, with its reason (exit code 1)
     ├── InfeasibleSelection     no choice of parameters meets all constraints (exit code 1)
     ├── MissingExtra            an optional package that this feature needs (exit code 1)
     └── WorkerDied              a worker process ended without a result (exit code 1)
@@ -48,6 +49,10 @@ class InvalidCiphertext(InvalidInput):
 
 class KeyFileError(InvalidInput):
     """A key file that cannot be read or written as asked."""
+
+
+class Rejected(SenseCryptError):
+    """A message that a role refuses: malformed, late, doubled or not verified. The round goes on without it."""
 
 
 class MissingExtra(SenseCryptError):

@@ -1,0 +1,69 @@
+"""The aggregator: adds uploads as they arrive and forgets them. It has no key that decrypts, and cannot import one."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt.crypto.scheme import EncryptionKey
+from sensecrypt.errors import InvalidCiphertext, Rejected
+from sensecrypt.protocol.messages import Aggregate, Upload
+from sensecrypt.protocol.round import Round
+from sensecrypt.types import Mask
+
+
+class RoundSum:
+    """The running sum of one cluster's round: one model's worth of memory, whatever the number of clients."""
+
+    def __init__(self, round_: Round, public: EncryptionKey) -> None:
+        """An empty sum."""
+        self._round, self._public = round_, public
+        self._encrypted = public.accumulator(round_.blocks)
+        self._plain = np.zeros(round_.size, dtype=np.int64)
+        self._contributors: set[int] = set()
+        self._per_block = np.zeros(round_.blocks, dtype=np.int64)
+
+    @property
+    def contributors(self) -> tuple[int, ...]:
+        """Whose uploads are in the sum."""
+        return tuple(sorted(self._contributors))
+
+    @property
+    def encrypted_contributors(self) -> npt.NDArray[np.int64]:
+        """For each block, how many contributors encrypted it."""
+        return self._per_block.copy()
+
+    def add(self, data: bytes, *, sender: int) -> Upload:
+        """Validate one upload and add it; a `Rejected` one leaves the sum as it was.
+
+        Args:
+            data: the message.
+            sender: who delivered it, as the transport knows it.
+        """
+        upload = Upload.from_bytes(data, self._round)
+        if upload.client != sender:
+            raise Rejected(f"client {sender} sent an upload of client {upload.client}")
+        if sender in self._contributors:
+            raise Rejected(f"client {sender} has contributed already")
+        flags = upload.mask.flags
+        if upload.mask.blocks:
+            try:
+                self._encrypted.add(upload.ciphertexts, np.flatnonzero(flags))
+            except InvalidCiphertext as error:
+                raise Rejected(f"client {sender}: {error.problem}") from None
+        self._plain[~upload.mask.to_array()] += upload.plain
+        self._per_block += flags
+        self._contributors.add(sender)
+        return upload
+
+    def close(self) -> Aggregate:
+        """The sum over everybody who arrived: blocks that anybody encrypted stay encrypted."""
+        if not self._contributors:
+            raise Rejected("no upload arrived")
+        union = Mask(self._per_block > 0, self._round.size, self._round.block)
+        hidden = union.to_array()
+        ciphertexts = np.empty((0, self._round.profile.ciphertext_bytes), dtype=np.uint8)
+        if union.blocks:
+            sums = self._encrypted.result(np.flatnonzero(union.flags))
+            ciphertexts = self._public.add_plain(sums, self._plain[hidden])
+        return Aggregate(self.contributors, union, ciphertexts, self._plain[~hidden])

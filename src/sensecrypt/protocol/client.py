@@ -1,0 +1,89 @@
+"""The client's side of a round: choose, encode, encrypt what was chosen, sign for the whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt import checks
+from sensecrypt.crypto.encoding import FixedPoint
+from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey, Ints
+from sensecrypt.errors import InvalidInput
+from sensecrypt.protocol.messages import Receipt, Upload
+from sensecrypt.protocol.receipts import receipt
+from sensecrypt.protocol.round import Round
+from sensecrypt.types import Mask
+
+MODEL_FRACTION_BITS = {16: 10, 32: 24, 64: 40}
+SENSITIVITY_FRACTION_BITS = {16: 14, 32: 30, 64: 60}
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """What a client sends in a round: `upload` to the aggregator, `receipt` to the key server."""
+
+    upload: bytes
+    receipt: bytes
+    encrypted_blocks: int
+
+
+def model_format(round_: Round) -> FixedPoint:
+    """The fixed-point format of weights: ±128 in steps of 6·10⁻⁸ with 32-bit slots."""
+    bits = round_.profile.slot_bits
+    return FixedPoint(MODEL_FRACTION_BITS[bits], bits, max_summands=max(1000, len(round_.weights)))
+
+
+def sensitivity_format(round_: Round) -> FixedPoint:
+    """The fixed-point format of sensitivities relative to their maximum."""
+    bits = round_.profile.slot_bits
+    return FixedPoint(SENSITIVITY_FRACTION_BITS[bits], bits, max_summands=max(1000, len(round_.weights)))
+
+
+def seal_model(
+    weights: npt.ArrayLike, mask: Mask, round_: Round, *, client: int, key: EncryptionKey | DecryptionKey, seed: bytes
+) -> Sealed:
+    """Encode a trained model, encrypt the blocks of `mask`, and sign for all of it.
+
+    Args:
+        weights: the model, `round_.size` numbers.
+        mask: what to encrypt, in blocks of the round's size; its order, if it has one, is the cluster's.
+        round_: the round.
+        client: who sends it.
+        key: the public key, or the secret key where clients hold it: faster.
+        seed: of the round's receipts.
+    """
+    values = model_format(round_).encode(weights, round_.weights[client], name="weights")
+    return _seal(values, mask, round_, client=client, key=key, seed=seed)
+
+
+def seal_sensitivity(
+    sensitivity: npt.ArrayLike, round_: Round, *, client: int, key: EncryptionKey | DecryptionKey, seed: bytes
+) -> Sealed:
+    """Encode a client's sensitivities, relative to their maximum, and encrypt all of them."""
+    gains = checks.sensitivity_vector("sensitivity", sensitivity)
+    values = sensitivity_format(round_).encode(gains / gains.max(), round_.weights[client], name="sensitivity")
+    everything = Mask.prefix(round_.blocks, size=round_.size, block=round_.block)
+    return _seal(values, everything, round_, client=client, key=key, seed=seed)
+
+
+def read_model(values: Ints, weight: float, round_: Round) -> npt.NDArray[np.float32]:
+    """The cluster's new model from the opened sum: divided by the weights of those who arrived."""
+    return model_format(round_).decode(values, weight).astype(np.float32)
+
+
+def _seal(
+    values: Ints, mask: Mask, round_: Round, *, client: int, key: EncryptionKey | DecryptionKey, seed: bytes
+) -> Sealed:
+    if (mask.size, mask.block) != (round_.size, round_.block) or values.size != round_.size:
+        problem = f"is for {mask.size:,} parameters in blocks of {mask.block}"
+        raise InvalidInput("mask", problem, f"this round has {round_.size:,} in blocks of {round_.block}")
+    in_slots = values if mask.order is None else values[mask.order]
+    hidden = np.repeat(mask.flags, mask.block)[: mask.size]
+    ciphertexts = np.empty((0, round_.profile.ciphertext_bytes), dtype=np.uint8)
+    if mask.blocks:
+        ciphertexts = key.encrypt(in_slots[hidden])
+    upload = Upload(client, Mask(mask.flags, mask.size, mask.block), ciphertexts, in_slots[~hidden])
+    signed = Receipt(client, receipt(values, seed))
+    return Sealed(upload.to_bytes(round_), signed.to_bytes(round_), mask.blocks)

@@ -1,0 +1,76 @@
+"""Messages as bytes: safetensors with a versioned header of strings, parsed strictly. No pickle anywhere.
+
+A message is an 8-byte length, a JSON header and raw tensors. Its `__metadata__` says format, version and kind; whatever
+is unknown, missing, too large or of the wrong type is `Rejected` with a reason and never guessed at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from sensecrypt.errors import Rejected
+
+FORMAT, VERSION = "sensecrypt", "1"
+MAX_HEADER = 1 << 16
+
+Tensors = Mapping[str, npt.NDArray[Any]]
+
+
+def seal(kind: str, header: Mapping[str, str | int], tensors: Tensors) -> bytes:
+    """One message."""
+    fields = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": kind,
+        **{name: str(value) for name, value in header.items()},
+    }
+    return save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, metadata=fields)
+
+
+def unseal(
+    data: bytes, kind: str, *, header: Mapping[str, type], tensors: Mapping[str, tuple[npt.DTypeLike, int]]
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """The header and tensors of a message of this kind, and of no other shape.
+
+    Args:
+        data: the message.
+        kind: what it must be.
+        header: names and types (`int` or `str`) that it must have, all of them and no others.
+        tensors: names, dtypes and numbers of dimensions, likewise.
+    """
+    fields = _metadata(data)
+    expected = {"format": FORMAT, "version": VERSION, "kind": kind}
+    for name, value in expected.items():
+        if fields.pop(name, None) != value:
+            raise Rejected(f"not a {kind} message of version {VERSION}")
+    if fields.keys() != header.keys():
+        raise Rejected(f"a {kind} message has the fields {', '.join(sorted(header))}")
+    try:
+        parsed = {name: kind_of(fields[name]) for name, kind_of in header.items()}
+        arrays = load(data)
+    except (ValueError, SafetensorError):
+        raise Rejected(f"damaged {kind} message") from None
+    if arrays.keys() != tensors.keys():
+        raise Rejected(f"a {kind} message has the tensors {', '.join(sorted(tensors))}")
+    for name, (dtype, dimensions) in tensors.items():
+        if arrays[name].dtype != dtype or arrays[name].ndim != dimensions:
+            raise Rejected(f"tensor {name} of a {kind} message has another type or shape")
+    return parsed, arrays
+
+
+def _metadata(data: bytes) -> dict[str, str]:
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > min(MAX_HEADER, len(data) - 8):
+        raise Rejected("truncated message, or a header that is too long")
+    try:
+        fields = json.loads(data[8 : 8 + length])["__metadata__"]
+        return {str(name): str(value) for name, value in fields.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Rejected("damaged header") from None

@@ -1,0 +1,345 @@
+"""Whole rounds, in process: whatever is encrypted, and however, the model is the same to the byte."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sensecrypt import Mask
+from sensecrypt.errors import InvalidInput, Rejected
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.client import read_model, seal_model, seal_sensitivity
+from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.messages import Aggregate, Receipt, Upload
+from sensecrypt.protocol.opening import open_aggregate
+from sensecrypt.protocol.receipts import PRIME, receipt
+from sensecrypt.protocol.round import Round
+from tests.crypto.conftest import keypair
+
+SIZE, CLIENTS = 100, 4
+
+
+def a_round(profile: str, *, number: int = 0, purpose: str = "model", size: int = SIZE) -> Round:
+    weights = {client: (client + 1) / 10 for client in range(CLIENTS)}
+    return Round("test", number, 0, purpose, size, get_profile(profile), weights)
+
+
+def models(size: int = SIZE) -> np.ndarray:
+    return np.random.default_rng(5).normal(0, 0.5, (CLIENTS, size)).astype(np.float32)
+
+
+class Cluster:
+    """One cluster with its aggregator and key server."""
+
+    def __init__(self, profile: str = "insecure-test", size: int = SIZE):
+        self.public, self.secret = keypair(profile)
+        self.round = a_round(profile, size=size)
+        self.server = KeyServer(self.secret)
+        self.models = models(size)
+
+    def establish_order(self, sensitivities: np.ndarray) -> np.ndarray:
+        round_ = a_round(self.round.profile.name, purpose="sensitivity", size=self.round.size)
+        total = RoundSum(round_, self.public)
+        for client, gains in enumerate(sensitivities):
+            seed = self.server.receipt_seed(round_)
+            sealed = seal_sensitivity(gains, round_, client=client, key=self.public, seed=seed)
+            total.add(sealed.upload, sender=client)
+            self.server.take_receipt(sealed.receipt, round_, sender=client)
+        return self.server.set_order(round_, self.server.open(total.close().to_bytes(round_), round_))
+
+    def seal(self, masks: list[Mask], *, key=None):
+        seed = self.server.receipt_seed(self.round)
+        return [
+            seal_model(model, mask, self.round, client=client, key=key or self.public, seed=seed)
+            for client, (model, mask) in enumerate(zip(self.models, masks, strict=True))
+        ]
+
+    def run(self, masks: list[Mask], *, arrival=range(CLIENTS), key=None) -> bytes:
+        total = RoundSum(self.round, self.public)
+        sealed = self.seal(masks, key=key)
+        for client in arrival:
+            total.add(sealed[client].upload, sender=client)
+            self.server.take_receipt(sealed[client].receipt, self.round, sender=client)
+        opened = self.server.open(total.close().to_bytes(self.round), self.round)
+        return read_model(opened.values, opened.weight, self.round).tobytes()
+
+
+def masks_of(layout: str, round_: Round, order: np.ndarray | None) -> list[Mask]:
+    size, block, blocks = round_.size, round_.block, round_.blocks
+    rng = np.random.default_rng(1)
+    if layout == "plaintext":
+        return [Mask.prefix(0, size=size, block=block)] * CLIENTS
+    if layout == "full":
+        return [Mask.prefix(blocks, size=size, block=block)] * CLIENTS
+    if layout == "blocks":
+        nobody = np.arange(blocks) == 2  # one block that stays plain
+        return [Mask((rng.random(blocks) < 0.5) & ~nobody, size, block) for _ in range(CLIENTS)]
+    return [Mask.prefix(blocks * (k + 1) // CLIENTS, size=size, block=block, order=order) for k in range(CLIENTS)]
+
+
+@pytest.fixture(scope="module")
+def expected() -> bytes:
+    return Cluster().run(masks_of("plaintext", a_round("insecure-test"), None))
+
+
+@pytest.mark.parametrize("layout", ["plaintext", "full", "blocks", "prefix"])
+@pytest.mark.parametrize(
+    "profile", ["insecure-test", "paillier-2048", "paillier-2048-short", "paillier-3072", "ckks-8192"]
+)
+def test_the_model_is_the_same_whatever_is_encrypted(layout, profile, expected):
+    cluster = Cluster(profile)
+    order = cluster.establish_order(np.abs(models())) if layout == "prefix" else None
+    assert cluster.run(masks_of(layout, cluster.round, order)) == expected
+
+
+def test_individual_masks_under_scalar_encryption_give_that_model_too():
+    """The scalar profile has 64-bit slots, hence more binary places: it agrees with its own plaintext run."""
+    plain, some = Cluster("paillier-2048-scalar", size=20), Cluster("paillier-2048-scalar", size=20)
+    rng = np.random.default_rng(2)
+    masks = [Mask.from_array(rng.random(20) < 0.4) for _ in range(CLIENTS)]
+    assert some.run(masks) == plain.run([Mask.prefix(0, size=20)] * CLIENTS)
+
+
+@given(st.permutations(range(CLIENTS)))
+@settings(max_examples=10)
+def test_arrival_order_and_who_encrypts_do_not_matter(arrival):
+    reference = Cluster()
+    blocks = masks_of("blocks", reference.round, None)
+    assert reference.run(blocks) == Cluster().run(blocks, arrival=arrival, key=reference.secret)
+
+
+def test_the_model_is_the_weighted_mean(expected):
+    weights = np.array([0.1, 0.2, 0.3, 0.4])
+    assert np.abs(np.frombuffer(expected, dtype=np.float32) - weights @ models()).max() < 1e-6
+
+
+def test_clients_that_hold_the_key_open_the_same_sum(expected):
+    cluster = Cluster()
+    total = RoundSum(cluster.round, cluster.public)
+    for client, sealed in enumerate(cluster.seal(masks_of("blocks", cluster.round, None))):
+        total.add(sealed.upload, sender=client)
+    message = Aggregate.from_bytes(total.close().to_bytes(cluster.round), cluster.round)
+    values = open_aggregate(message, cluster.round, cluster.secret, None)
+    assert read_model(values, 1.0, cluster.round).tobytes() == expected
+
+
+def test_whoever_is_missing_is_divided_out():
+    cluster = Cluster()
+    got = np.frombuffer(cluster.run(masks_of("full", cluster.round, None), arrival=[1, 3]), dtype=np.float32)
+    assert np.abs(got - (0.2 * models()[1] + 0.4 * models()[3]) / 0.6).max() < 1e-6
+
+
+def test_the_order_is_descending_mean_sensitivity_and_stays_hidden_from_the_aggregator():
+    cluster = Cluster()
+    gains = np.abs(np.random.default_rng(8).normal(size=(CLIENTS, SIZE)))
+    order = cluster.establish_order(gains)
+    mean = np.array([0.1, 0.2, 0.3, 0.4]) @ (gains / gains.max(axis=1, keepdims=True))
+    assert order.tolist() == np.argsort(-mean, kind="stable").tolist()
+    upload = cluster.seal(masks_of("prefix", cluster.round, order))[0].upload
+    assert Upload.from_bytes(upload, cluster.round).mask.order is None
+
+
+class TestReceipts:
+    """What a wrong aggregator could send to the key server."""
+
+    @pytest.fixture
+    def cluster(self):
+        return Cluster()
+
+    @pytest.fixture
+    def sealed(self, cluster):
+        sealed = cluster.seal(masks_of("blocks", cluster.round, None))
+        for client, each in enumerate(sealed):
+            cluster.server.take_receipt(each.receipt, cluster.round, sender=client)
+        return sealed
+
+    def total(self, cluster, sealed, clients) -> Aggregate:
+        total = RoundSum(cluster.round, cluster.public)
+        for client in clients:
+            total.add(sealed[client].upload, sender=client)
+        return total.close()
+
+    def refused(self, cluster, aggregate: Aggregate, match: str) -> None:
+        with pytest.raises(Rejected, match=match):
+            cluster.server.open(aggregate.to_bytes(cluster.round), cluster.round)
+
+    def test_the_true_sum_opens_once(self, cluster, sealed):
+        aggregate = self.total(cluster, sealed, range(CLIENTS))
+        assert cluster.server.open(aggregate.to_bytes(cluster.round), cluster.round).weight == pytest.approx(1.0)
+        self.refused(cluster, aggregate, "decrypted already")
+
+    def test_a_dropped_upload(self, cluster, sealed):
+        dropped = self.total(cluster, sealed, [0, 1, 2])
+        self.refused(cluster, Aggregate((0, 1, 2, 3), dropped.mask, dropped.ciphertexts, dropped.plain), "receipts")
+
+    def test_a_doubled_upload(self, cluster, sealed):
+        whole, extra = self.total(cluster, sealed, range(CLIENTS)), self.total(cluster, sealed, [2])
+        plain = whole.plain + self.plain_part(cluster, extra, whole)
+        self.refused(cluster, Aggregate(whole.contributors, whole.mask, whole.ciphertexts, plain), "receipts")
+        self.refused(cluster, Aggregate((0, 1, 2, 2), whole.mask, whole.ciphertexts, whole.plain), "twice")
+
+    def plain_part(self, cluster, extra: Aggregate, whole: Aggregate) -> np.ndarray:
+        values = np.zeros(SIZE, dtype=np.int64)
+        values[~extra.mask.to_array()] = extra.plain
+        return values[~whole.mask.to_array()] + 1
+
+    def test_an_altered_plain_value_or_ciphertext(self, cluster, sealed):
+        whole = self.total(cluster, sealed, range(CLIENTS))
+        for position in range(0, whole.plain.size, 7):
+            plain = whole.plain.copy()
+            plain[position] += 1
+            self.refused(cluster, Aggregate(whole.contributors, whole.mask, whole.ciphertexts, plain), "receipts")
+        shifted = cluster.public.add_plain(whole.ciphertexts, np.eye(1, whole.mask.count, 3, dtype=np.int64)[0])
+        self.refused(cluster, Aggregate(whole.contributors, whole.mask, shifted, whole.plain), "receipts")
+
+    def test_one_clients_upload_passed_off_as_an_aggregate(self, cluster, sealed):
+        one = Upload.from_bytes(sealed[2].upload, cluster.round)
+        self.refused(cluster, Aggregate((2,), one.mask, one.ciphertexts, one.plain), "at least 2")
+        self.refused(cluster, Aggregate((0, 1, 2, 3), one.mask, one.ciphertexts, one.plain), "receipts")
+
+    def test_strangers_and_missing_receipts(self, cluster, sealed):
+        whole = self.total(cluster, sealed, range(CLIENTS))
+        self.refused(cluster, Aggregate((0, 9), whole.mask, whole.ciphertexts, whole.plain), "no member")
+        fresh = Cluster()
+        self.refused(fresh, whole, "no receipt of client 0")
+
+    def test_receipts_are_taken_once_and_from_their_owner(self, cluster, sealed):
+        for sender, match in ((1, "already"), (2, "not its own")):
+            with pytest.raises(Rejected, match=match):
+                cluster.server.take_receipt(sealed[1].receipt, cluster.round, sender=sender)
+
+    def test_a_refused_aggregate_does_not_use_up_the_round(self, cluster, sealed):
+        whole = self.total(cluster, sealed, range(CLIENTS))
+        self.refused(cluster, Aggregate(whole.contributors, whole.mask, whole.ciphertexts, whole.plain + 1), "receipts")
+        assert cluster.server.open(whole.to_bytes(cluster.round), cluster.round)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30), st.binary(min_size=1, max_size=40))
+def test_a_receipt_is_the_sum_by_definition(values, seed):
+    import hashlib
+
+    message = b"sensecrypt receipt v1" + len(seed).to_bytes(8, "little") + seed + bytes(8)
+    stream = hashlib.shake_256(message).digest(8 * len(values))
+    rho = [int.from_bytes(stream[8 * i : 8 * i + 8], "little") % 2**61 for i in range(len(values))]
+    assert receipt(np.array(values), seed) == sum(r * v for r, v in zip(rho, values, strict=True)) % PRIME
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=20)
+def test_receipts_add_up(seed):
+    a, b = np.random.default_rng(seed).integers(-(2**31), 2**31, (2, 70_000))
+    key = seed.to_bytes(8, "little")
+    assert (receipt(a, key) + receipt(b, key)) % PRIME == receipt(a + b, key)
+
+
+class TestFaults:
+    """Whatever a client sends, the sum of the others is untouched."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def good(cls):
+        cluster = Cluster()
+        return cluster, cluster.seal(masks_of("blocks", cluster.round, None))
+
+    def bad_messages(self, cluster, sealed):
+        data = sealed[0].upload
+        other = Cluster(size=SIZE + 1)
+        later = Round("test", 1, 0, "model", SIZE, cluster.round.profile, cluster.round.weights)
+        upload = Upload.from_bytes(data, cluster.round)
+        forged = upload.ciphertexts.copy()
+        forged[0] = 0
+        yield b""
+        yield b"\xff" * 50
+        yield from (data[:length] for length in (7, 8, 30, 300, len(data) - 1))
+        yield data + b"\x00"
+        yield data.replace(b'"kind":"upload"', b'"kind":"uploae"')
+        yield data.replace(b'"version":"1"', b'"version":"2"')
+        yield other.seal(masks_of("blocks", other.round, None))[0].upload
+        yield upload.to_bytes(later)
+        yield Upload(99, upload.mask, upload.ciphertexts, upload.plain).to_bytes(cluster.round)
+        yield Upload(0, upload.mask, forged, upload.plain).to_bytes(cluster.round)
+        yield Upload(0, upload.mask, upload.ciphertexts[:-1], upload.plain).to_bytes(cluster.round)
+        yield Upload(0, upload.mask, upload.ciphertexts, upload.plain[1:]).to_bytes(cluster.round)
+        yield sealed[0].receipt
+        yield sealed[1].upload  # delivered by client 0
+
+    def test_bad_uploads_are_rejected_and_change_nothing(self, good, expected):
+        cluster, sealed = good
+        total = RoundSum(cluster.round, cluster.public)
+        for bad in self.bad_messages(cluster, sealed):
+            with pytest.raises(Rejected):
+                total.add(bad, sender=0)
+        for client in range(CLIENTS):
+            total.add(sealed[client].upload, sender=client)
+            with pytest.raises(Rejected, match="already"):
+                total.add(sealed[client].upload, sender=client)
+        message = Aggregate.from_bytes(total.close().to_bytes(cluster.round), cluster.round)
+        values = open_aggregate(message, cluster.round, cluster.secret, None)
+        assert read_model(values, 1.0, cluster.round).tobytes() == expected
+
+    @given(st.data())
+    @settings(max_examples=100)
+    def test_any_flipped_byte_is_rejected_or_harmless_to_the_protocol(self, good, data):
+        cluster, sealed = good
+        message = bytearray(sealed[0].upload)
+        position = data.draw(st.integers(0, len(message) - 1))
+        message[position] ^= data.draw(st.integers(1, 255))
+        total = RoundSum(cluster.round, cluster.public)
+        try:
+            total.add(bytes(message), sender=0)
+        except Rejected:
+            return
+        total.close()
+
+    def test_an_empty_round_does_not_close(self, good):
+        with pytest.raises(Rejected, match="no upload"):
+            RoundSum(good[0].round, good[0].public).close()
+
+    def test_bad_receipts_and_aggregates(self, good):
+        cluster, sealed = good
+        for read in (Receipt.from_bytes, Aggregate.from_bytes):
+            for bad in (b"", sealed[0].upload, sealed[0].receipt[:-3]):
+                with pytest.raises(Rejected):
+                    read(bad, cluster.round)
+
+    def test_a_model_with_nan_or_beyond_the_range_is_named_before_anything_is_sent(self, good):
+        cluster, _ = good
+        mask = Mask.prefix(0, size=SIZE, block=cluster.round.block)
+        for value in (np.nan, np.inf, 1e6):
+            broken = np.zeros(SIZE)
+            broken[3] = value
+            with pytest.raises(InvalidInput, match="weights"):
+                seal_model(broken, mask, cluster.round, client=0, key=cluster.public, seed=b"x")
+        with pytest.raises(InvalidInput, match="mask"):
+            seal_model(
+                np.zeros(SIZE), Mask.prefix(0, size=SIZE), cluster.round, client=0, key=cluster.public, seed=b"x"
+            )
+
+
+def test_how_many_encrypted_each_block_is_known():
+    cluster = Cluster()
+    total = RoundSum(cluster.round, cluster.public)
+    masks = masks_of("prefix", cluster.round, None)
+    for client, sealed in enumerate(cluster.seal(masks)):
+        total.add(sealed.upload, sender=client)
+    assert total.encrypted_contributors.tolist() == sum(mask.flags.astype(int) for mask in masks).tolist()
+
+
+def test_a_round_nobody_could_complete_is_refused():
+    for weights in ({}, {0: 0.0}, {0: 0.7, 1: 0.7}):
+        with pytest.raises(InvalidInput):
+            Round("test", 0, 0, "model", 10, get_profile("insecure-test"), weights)
+
+
+def test_the_aggregator_loads_no_secret_module():
+    code = (
+        "import sys, sensecrypt.protocol.aggregator; print(*(m for m in sys.modules if 'secret' in m and 'sense' in m))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert loaded == []

@@ -17,7 +17,7 @@ from sensecrypt.protocol.envelope import seal, unseal
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
-_ROUND_FIELDS = {"run": str, "round": int, "cluster": int, "purpose": str}
+_ROUND_FIELDS = {"run": str, "round": int, "attempt": int, "cluster": int, "purpose": str}
 _BODY = {"mask": (np.uint8, 1), "ciphertexts": (np.uint8, 2)}
 
 

@@ -22,6 +22,7 @@ class Round:
         size: parameters of the model.
         profile: how values are encrypted and packed.
         weights: p of every member; they sum to 1.
+        attempt: how often the round was started before.
     """
 
     run: str
@@ -31,6 +32,7 @@ class Round:
     size: int
     profile: Profile
     weights: Mapping[int, float]
+    attempt: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a round that nobody could complete."""
@@ -52,4 +54,10 @@ class Round:
     @property
     def header(self) -> dict[str, str | int]:
         """What every message of this round carries."""
-        return {"run": self.run, "round": self.number, "cluster": self.cluster, "purpose": self.purpose}
+        return {
+            "run": self.run,
+            "round": self.number,
+            "attempt": self.attempt,
+            "cluster": self.cluster,
+            "purpose": self.purpose,
+        }

@@ -1,0 +1,173 @@
+"""The configuration of a run: a frozen value, read from TOML, with presets beneath it.
+
+A preset bundles the choices that belong together; whatever is said explicitly goes above it. Unknown keys are errors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from sensecrypt import checks
+from sensecrypt.errors import InvalidInput
+from sensecrypt.profiles import get_profile
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {
+        "layout": "prefix",
+        "profile": "paillier-2048",
+        "objective": "protect",
+        "sensitivities": "sketch",
+        "key_mode": "dkms",
+    },
+    "paper": {
+        "layout": "individual",
+        "profile": "paillier-2048-scalar",
+        "objective": "balance",
+        "sensitivities": "clear",
+        "key_mode": "dkms",
+    },
+}
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides how a run goes; together with the code it gives the same models again.
+
+    Attributes:
+        dataset: digits, mnist, fashion-mnist, cifar-10 or cifar-100.
+        model: a name from the model zoo; empty: the usual one for the data set.
+        clients: how many.
+        partition: who holds what: iid, categories:4, classes:2, dirichlet:0.5.
+        rounds: how many.
+        seed: of partition, initial model and batches. Keys and ciphertexts are random whatever it is.
+        preset: what holds where nothing else is said.
+        policy: who encrypts what.
+        layout: `prefix`, `blocks` or `individual`.
+        profile: the parameter set of the encryption.
+        key_mode: `dkms` (a key server decrypts) or `shared-key` (clients do).
+        sensitivities: what clients send for clustering: a keyed `sketch`, or the vector itself in the `clear`.
+        clustering: `auto`, or `none` for one model for all.
+        objective: `protect` or `balance`.
+        B: of the security floor.
+        C: of the security floor.
+        max_mi: bound on the mutual information in bits; negative: none.
+        on_infeasible: `error`, `budget` or `security`.
+        order_refresh: rounds after which a cluster's order is made anew.
+        min_contributors: uploads without which no sum is decrypted.
+        quorum: share of a cluster's weight that must arrive.
+        local_epochs: of training a round.
+        batch_size: of training.
+        learning_rate: of training.
+        momentum: of training.
+        workers: processes that play the clients.
+        cpus: of the devices, dealt out in turn.
+        bandwidths: of the devices in megabytes a second, dealt out in turn.
+    """
+
+    dataset: str = "digits"
+    model: str = ""
+    clients: int = 20
+    partition: str = "categories:4"
+    rounds: int = 10
+    seed: int = 0
+    preset: Literal["default", "paper"] = "default"
+    policy: str = "sensecrypt"
+    layout: Literal["prefix", "blocks", "individual"] = "prefix"
+    profile: str = "paillier-2048"
+    key_mode: Literal["dkms", "shared-key"] = "dkms"
+    sensitivities: Literal["sketch", "clear"] = "sketch"
+    clustering: Literal["auto", "none"] = "auto"
+    objective: Literal["protect", "balance"] = "protect"
+    B: float = 1.3
+    C: float = 0.7
+    max_mi: float = 2.0
+    on_infeasible: Literal["error", "budget", "security"] = "budget"
+    order_refresh: int = 5
+    min_contributors: int = 2
+    quorum: float = 0.5
+    local_epochs: int = 1
+    batch_size: int = 32
+    learning_rate: float = 0.05
+    momentum: float = 0.5
+    workers: int = 2
+    cpus: tuple[float, ...] = (24, 16, 12, 10, 8)
+    bandwidths: tuple[float, ...] = (50, 45, 40, 35, 30)
+
+    def __post_init__(self) -> None:
+        """Refuse what could not run."""
+        for name in ("clients", "rounds", "order_refresh", "min_contributors", "local_epochs", "batch_size", "workers"):
+            checks.whole(name, getattr(self, name), low=1)
+        checks.whole("seed", self.seed, low=0)
+        checks.number("quorum", self.quorum, low=0.0, high=1.0, open_low=True)
+        checks.number("learning_rate", self.learning_rate, low=0.0, open_low=True)
+        checks.number("momentum", self.momentum, low=0.0, high=1.0)
+        checks.number("B", self.B, low=0.0)
+        checks.number("C", self.C, low=0.0, high=1.0)
+        for name in ("cpus", "bandwidths"):
+            if not getattr(self, name) or min(getattr(self, name)) <= 0:
+                raise InvalidInput(name, "are not positive numbers", "give at least one positive number")
+        profile = get_profile(self.profile)
+        if self.layout == "individual" and profile.slots > 1:
+            fix = "choose profile paillier-2048-scalar, or layout blocks or prefix"
+            raise InvalidInput("layout", f"individual needs one value a ciphertext, {profile.name} packs", fix)
+
+
+def make_config(settings: Mapping[str, Any]) -> RunConfig:
+    """A configuration from explicit settings above those of their preset.
+
+    Args:
+        settings: by key; strings are converted to the key's type.
+    """
+    kinds = get_type_hints(RunConfig)
+    for key in settings:
+        if key not in kinds:
+            near = difflib.get_close_matches(key, kinds, n=1)
+            fix = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(kinds)}"
+            raise InvalidInput(key, "is no key of a run's configuration", fix)
+    explicit = {key: _convert(key, value, kinds[key]) for key, value in settings.items()}
+    preset = explicit.get("preset", "default")
+    return RunConfig(**{**PRESETS[preset], **explicit})
+
+
+def read_config(path: Path | None, changes: Mapping[str, Any]) -> RunConfig:
+    """A configuration from a TOML file, if any, with `changes` above it."""
+    settings: dict[str, Any] = {}
+    if path is not None:
+        try:
+            settings = tomllib.loads(path.read_text())
+        except OSError as error:
+            raise InvalidInput(str(path), f"cannot be read ({error.strerror})", "check the path") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidInput(str(path), f"is no TOML ({error})", "write lines such as: rounds = 10") from None
+    return make_config({**settings, **changes})
+
+
+def to_settings(config: RunConfig) -> dict[str, Any]:
+    """All settings as plain values, for JSON."""
+    return {
+        key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(config).items()
+    }
+
+
+def _convert(key: str, value: Any, kind: Any) -> Any:
+    """`value` as the key's type; text comes from the command line."""
+    if get_origin(kind) is Literal:
+        return checks.choice(key, str(value), get_args(kind))
+    try:
+        if get_origin(kind) is tuple:
+            parts = value.split(",") if isinstance(value, str) else value
+            return tuple(float(part) for part in parts)
+        if kind is int and isinstance(value, float) and value != int(value):
+            raise ValueError("not whole")
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise ValueError("another type")
+        return kind(value)
+    except (TypeError, ValueError):
+        name = "numbers" if get_origin(kind) is tuple else {int: "a whole number", float: "a number"}.get(kind, "text")
+        raise InvalidInput(key, f"is {value!r}", f"give {name}") from None

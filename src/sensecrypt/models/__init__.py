@@ -1,0 +1,22 @@
+"""The paper's networks and the flat vector of their trainable parameters, the form in which the protocol sees them."""
+
+from sensecrypt.errors import MissingExtra
+
+try:
+    import torch as _torch  # noqa: F401  the only need of this layer beyond the base installation
+except ImportError as error:
+    raise MissingExtra("training", "torch") from error
+
+from sensecrypt.models.parameters import get_vector, gradient_vector, layout, parameter_count, set_vector
+from sensecrypt.models.zoo import DEFAULT_MODEL, MODELS, build_model
+
+__all__ = [
+    "DEFAULT_MODEL",
+    "MODELS",
+    "build_model",
+    "get_vector",
+    "gradient_vector",
+    "layout",
+    "parameter_count",
+    "set_vector",
+]

@@ -1,0 +1,23 @@
+"""The paper's method: what fits the device, most sensitive first, above the security floor, below the leakage bound."""
+
+from __future__ import annotations
+
+from sensecrypt.algo.selection import select
+from sensecrypt.policies.situation import Choice, Situation
+
+
+def choose(situation: Situation) -> Choice:
+    """The exact optimum for this client's budget."""
+    found = select(
+        situation.sensitivity,
+        situation.budget,
+        B=situation.B,
+        C=situation.C,
+        max_mi=situation.max_mi,
+        weights=situation.weights if situation.max_mi is not None else None,
+        block=situation.block,
+        order=situation.order,
+        objective=situation.objective,
+        on_infeasible=situation.on_infeasible,
+    )
+    return Choice(found.mask, found.coverage, found.mi, found.decided_by, found.feasible)

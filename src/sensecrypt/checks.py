@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,8 @@ IntVector = npt.NDArray[np.int64]
 
 def finite_vector(argument: str, values: npt.ArrayLike) -> FloatVector:
     """`values` flattened to float64: at least one number, none of them NaN or infinite."""
-    try:
-        vector = np.asarray(values, dtype=np.float64).ravel()
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(argument, "is not an array of real numbers", "pass one numeric array") from error
+    array = numeric_array(argument, values, kinds="fiu")
+    vector = array.astype(np.float64, copy=False).ravel()
     if vector.size == 0:
         raise InvalidInput(argument, "is empty", "pass at least one number")
     # The sum is NaN or infinite whenever an element is: one pass, no temporary; only then is the element looked for.
@@ -31,6 +30,20 @@ def finite_vector(argument: str, values: npt.ArrayLike) -> FloatVector:
             problem = f"has {bad.size:,} NaN or infinite values, the first at index {bad[0]:,}"
             raise InvalidInput(argument, problem, "check the training step for divergence")
     return vector
+
+
+def numeric_array(argument: str, values: npt.ArrayLike, *, kinds: str) -> npt.NDArray[Any]:
+    """`values` as an array of one of the kinds of numbers: f floating, i signed, u unsigned."""
+    fix = "pass one array of real numbers" if "f" in kinds else "pass one array of whole numbers"
+    if isinstance(values, np.ma.MaskedArray):
+        raise InvalidInput(argument, "is a masked array", "fill or drop the masked elements first")
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(argument, "is not an array of numbers", fix) from None
+    if array.size and array.dtype.kind not in kinds:
+        raise InvalidInput(argument, f"has elements of type {array.dtype}", fix)
+    return array
 
 
 def sensitivity_vector(argument: str, values: npt.ArrayLike) -> FloatVector:
@@ -55,8 +68,8 @@ def number(argument: str, value: float, *, low: float, high: float = math.inf, o
     bounds = f"{'(' if open_low else '['}{low:g}, {high:g}{']' if math.isfinite(high) else ')'}"
     try:
         checked = float(value)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(argument, "is not a number", f"pass one in {bounds}") from error
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(argument, "is not a number of this range", f"pass one in {bounds}") from None
     if not math.isfinite(checked) or checked < low or checked > high or (open_low and checked == low):
         raise InvalidInput(argument, f"is {checked:g}", f"pass a number in {bounds}")
     return checked
@@ -68,16 +81,17 @@ def whole(argument: str, value: int, *, low: int, high: int | None = None) -> in
         raise InvalidInput(argument, f"is {value!r}", "pass a whole number")
     if value < low or (high is not None and value > high):
         upper = "" if high is None else f" and at most {high:,}"
-        raise InvalidInput(argument, f"is {value:,}", f"pass at least {low:,}{upper}")
+        told = f"{value:,}" if abs(value) < 2**64 else "out of range"  # Python refuses to print very long numbers
+        raise InvalidInput(argument, f"is {told}", f"pass at least {low:,}{upper}")
     return int(value)
 
 
 def permutation(argument: str, values: npt.ArrayLike, size: int) -> IntVector:
     """`values` as int64, each of 0 … size − 1 exactly once."""
-    order = np.asarray(values)
+    order = numeric_array(argument, values, kinds="iu")
     fix = f"pass each index of 0 … {size - 1:,} exactly once"
-    if order.ndim != 1 or not np.issubdtype(order.dtype, np.integer):
-        raise InvalidInput(argument, "is not a vector of whole numbers", fix)
+    if order.ndim != 1:
+        raise InvalidInput(argument, f"has {order.ndim} dimensions", fix)
     same_length(argument, order, size, "the model")
     if order.min() < 0 or order.max() >= size:
         raise InvalidInput(argument, f"has an index outside 0 … {size - 1:,}", fix)

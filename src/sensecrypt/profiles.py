@@ -45,7 +45,7 @@ class Profile:
 
 
 _DCR = "decisional composite residuosity; h^a with a of half the length of n is indistinguishable from random"
-_DJN = "Damgård, Jurik, Nielsen 2010, section 6; exponent length: Goldreich, Rosen 2003; key length: NIST SP 800-57"
+_DJN = "Damgård, Jurik, Nielsen 2010; exponent length: Goldreich, Rosen 2003; key length: NIST SP 800-57"
 
 
 def _paillier(
@@ -91,8 +91,8 @@ _ALL = (
         131_328,
         0,
         128,
-        "ring learning with errors, dimension 8192, 120-bit modulus; decrypted values must not be shown to whoever can "
-        "choose ciphertexts (Li, Micciancio 2021)",
+        "ring learning with errors, dimension 8192, 120-bit modulus; and that decryption rounds the noise away before "
+        "anybody sees a value, as approximate values would reveal the key (Li, Micciancio 2021)",
         "Homomorphic Encryption Standard 2018: at most 218 bits of modulus at dimension 8192",
     ),
     _paillier(
@@ -109,8 +109,8 @@ PROFILES = {profile.name: profile for profile in _ALL}
 
 def get_profile(name: str | Profile) -> Profile:
     """The profile of that name."""
-    if isinstance(name, Profile):
-        return name
-    if name not in PROFILES:
-        raise InvalidInput("profile", f"is {name!r}", f"choose one of {', '.join(PROFILES)}")
-    return PROFILES[name]
+    known = PROFILES.get(name.name if isinstance(name, Profile) else str(name))
+    if known is None or (isinstance(name, Profile) and name != known):
+        told = f"is {name!r}" if isinstance(name, str) else "is none of the named ones"
+        raise InvalidInput("profile", told, f"choose one of {', '.join(PROFILES)}")
+    return known

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from sensecrypt.cli import main
 from sensecrypt.crypto import keyfile
-from sensecrypt.crypto.keyfile import read_public, read_secret
+from sensecrypt.crypto.keyfile import read_secret
+from sensecrypt.crypto.publicfile import read_public
 
 PASSPHRASE = "correct horse battery"
 
@@ -70,3 +72,43 @@ def test_mistakes_are_one_line_and_exit_code_2(tmp_path):
         assert "Traceback" not in result.output
         assert "Error: " in result.output
     assert not (tmp_path / "new.json").exists()
+
+
+def test_a_link_to_nowhere_is_not_taken_for_success(tmp_path):
+    (tmp_path / "d.json").symlink_to(tmp_path / "nowhere")
+    result = generate(tmp_path / "d.json", env={"SENSECRYPT_PASSPHRASE": PASSPHRASE})
+    assert (result.exit_code, "exists already" in result.output, "written" in result.output) == (2, True, False)
+
+
+def test_force_does_not_destroy_a_secret_key(tmp_path):
+    key = tmp_path / "k.json"
+    generate(key, env={"SENSECRYPT_PASSPHRASE": PASSPHRASE})
+    result = CliRunner().invoke(main, ["keys", "public", str(key), "--out", str(key), "--force"])
+    assert (result.exit_code, "would destroy" in result.output) == (2, True)
+    assert read_secret(key, PASSPHRASE)
+
+
+def test_a_passphrase_that_is_not_utf8_is_refused_and_not_told(tmp_path):
+    (tmp_path / "phrase").write_bytes(b"correct horse \xff\n")
+    for result in (
+        generate(tmp_path / "k.json", "--passphrase-file", str(tmp_path / "phrase")),
+        generate(tmp_path / "k.json", env={"SENSECRYPT_PASSPHRASE": "correct horse \udcff"}),
+    ):
+        assert (result.exit_code, "passphrase: is not valid UTF-8" in result.output) == (2, True)
+        error, seen = result.exception, []
+        while error is not None:
+            seen.append(repr(error.args))
+            error = error.__cause__ or error.__context__
+        assert "horse" not in result.output + "".join(seen)
+    assert not (tmp_path / "k.json").exists()
+
+
+def test_a_passphrase_file_that_cannot_be_read_is_a_clear_error(tmp_path, monkeypatch):
+    (tmp_path / "phrase").write_text(PASSPHRASE)
+
+    def fail(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", fail)
+    result = generate(tmp_path / "k.json", "--passphrase-file", str(tmp_path / "phrase"))
+    assert (result.exit_code, "cannot be read (Permission denied)" in result.output) == (2, True)

@@ -72,9 +72,7 @@ def test_a_running_sum_takes_uploads_of_some_rows(keys):
 def test_extreme_values_survive(keys):
     public, secret = keys
     top = 2 ** (public.profile.slot_bits - 1) - 1
-    if public.profile.scheme == "ckks":
-        top -= 1  # noise may round the very last value out of its slot
-    values = np.array([top, -top, 0, -1, 1][: max(1, min(5, public.slots))])
+    values = np.array([top, -top - 1, 0, -1, 1][: max(1, min(5, public.slots))])
     assert np.array_equal(secret.decrypt(public.encrypt(values), len(values)), values)
 
 
@@ -104,7 +102,7 @@ def test_the_public_key_cannot_decrypt_and_the_secret_key_does_not_show(keys):
 def test_a_value_that_does_not_fit_is_named_but_not_told(keys):
     public, _ = keys
     if public.profile.slot_bits == 64:
-        with pytest.raises((ValueDoesNotFit, OverflowError)):
+        with pytest.raises(ValueDoesNotFit):
             public.encrypt(np.array([0, 2**63], dtype=np.uint64))
         return
     too_large = 2 ** (public.profile.slot_bits - 1) + 12345

@@ -105,6 +105,14 @@ def test_room_shrinks_with_the_stated_weight_sum():
         (lambda: FixedPoint(8, 32).encode([1.0], 0.0), "weight"),
         (lambda: FixedPoint(8, 32).decode([1.5]), "ints"),
         (lambda: FixedPoint(8, 32).decode([1], 0.0), "total_weight"),
+        (lambda: FixedPoint(8, 32).decode([2**40], 1e-310), "total_weight"),
+        (lambda: FixedPoint(8, 32).encode([10**400]), "array"),
+        (lambda: FixedPoint(8, 32).encode([1 + 2j]), "array"),
+        (lambda: FixedPoint(8, 32).encode(["1.0"]), "array"),
+        (lambda: FixedPoint(8, 32).encode([1.0], 10**400), "weight"),
+        (lambda: FixedPoint(8, 32, max_summands=10**400), "max_summands"),
+        (lambda: FixedPoint(8, np.array([32, 16])), "slot_bits"),
+        (lambda: FixedPoint(8, 32, weight_sum="much"), "weight_sum"),
     ],
 )
 def test_bad_input_is_named(call, argument):

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from sensecrypt import InvalidKey, ObfuscatorPool, generate_keypair
+from sensecrypt import InvalidInput, InvalidKey, ObfuscatorPool, generate_keypair
 
 
 @pytest.fixture
@@ -81,6 +81,19 @@ def test_a_pool_of_another_key_is_refused(pool):
     with pytest.raises(InvalidKey, match="another key"):
         stranger.encrypt([1], pool=pool)
     assert len(pool) == 50
+
+
+def test_a_pool_filled_by_another_key_is_refused(insecure):
+    public, _ = insecure
+    _, stranger = generate_keypair("insecure-test")
+    with pytest.raises(InvalidKey, match="another key"):
+        ObfuscatorPool(public, stranger)
+
+
+def test_an_impossible_number_is_refused(pool):
+    for count in (0, -1, 10**18):
+        with pytest.raises(InvalidInput):
+            pool.fill(count)
 
 
 def test_it_does_not_show_what_it_holds(pool):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+
+import gmpy2
 import numpy as np
 import phe
 import pytest
@@ -9,7 +13,18 @@ from gmpy2 import mpz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sensecrypt import FixedPoint, InvalidCiphertext, InvalidInput, InvalidKey, PublicKey, SecretKey, generate_keypair
+from sensecrypt import (
+    PROFILES,
+    FixedPoint,
+    InvalidCiphertext,
+    InvalidInput,
+    InvalidKey,
+    ObfuscatorPool,
+    PublicKey,
+    SecretKey,
+    ValueDoesNotFit,
+    generate_keypair,
+)
 from sensecrypt.crypto.secret import generate_paillier
 from tests.crypto.conftest import keypair
 
@@ -171,10 +186,10 @@ class TestRefusals:
     def test_moduli_that_cannot_be_a_key(self, insecure):
         public, _ = insecure
         prime = generate_paillier("insecure-test").primes()[0]
-        for n in (public.n + 1, prime * prime):
+        for n in (public.n + 1, prime * prime, 3 * (2**511 // 3 + 1) | 1, 2**511 + 111):
             with pytest.raises(InvalidKey):
                 PublicKey(n, 4, "insecure-test")
-        for h in (0, 1, public.n, keypair("insecure-test")[1].primes()[0]):
+        for h in (0, 1, public.n - 1, public.n, keypair("insecure-test")[1].primes()[0]):
             with pytest.raises(InvalidKey):
                 PublicKey(public.n, h, "insecure-test")
         with pytest.raises(InvalidKey):
@@ -186,6 +201,106 @@ class TestRefusals:
         with pytest.raises(InvalidKey) as error:
             SecretKey(p, q, public)
         assert str(p) not in str(error.value)
+
+    def test_a_base_that_hides_nothing_is_noticed_by_the_secret_key(self, insecure):
+        public, secret = insecure
+        p, q = secret.primes()
+        order_two_mod_p = int(q * pow(q, -1, p) * (p - 1) + p * pow(p, -1, q)) % public.n  # −1 mod p, 1 mod q
+        tampered = PublicKey(public.n, order_two_mod_p, "insecure-test")
+        with pytest.raises(InvalidKey, match="hides nothing"):
+            SecretKey(p, q, tampered)
+
+    def test_primes_of_unequal_length(self):
+        p = int(gmpy2.next_prime(2**200))
+        q = int(gmpy2.next_prime(2**311 + 2**310))
+        public = PublicKey.from_modulus(p * q, "insecure-test")
+        with pytest.raises(InvalidKey, match="do not make"):
+            SecretKey(p, q, public)
+
+    @pytest.mark.parametrize("value", ["1", None, 2.0**511, True, [1]])
+    def test_keys_that_are_no_numbers(self, insecure, value):
+        public, _ = insecure
+        for make in (
+            lambda: PublicKey(value, 4, "insecure-test"),
+            lambda: PublicKey(public.n, value, "insecure-test"),
+            lambda: PublicKey.from_modulus(value, "insecure-test"),
+            lambda: SecretKey(value, 3, public),
+        ):
+            with pytest.raises(InvalidKey):
+                make()
+
+    @pytest.mark.parametrize("n", [0, 1, -5])
+    def test_moduli_that_are_none(self, n):
+        with pytest.raises(InvalidKey):
+            PublicKey.from_modulus(n)
+
+    @pytest.mark.parametrize(
+        "rows",
+        [
+            np.array([0, 2, 1], dtype=np.uint64),
+            np.array([0, 5, 1], dtype=np.uint64),
+            np.array([True, False, True]),
+            np.array([0.0, 1.0, 2.0]),
+            np.array([[0, 1, 2]]),
+            np.array([0, 1]),
+        ],
+    )
+    def test_wrong_rows_leave_the_running_sum_as_it_was(self, insecure, rows):
+        public, secret = insecure
+        values = np.arange(3 * public.slots)
+        encrypted = public.encrypt(values)
+        accumulator = public.accumulator(3)
+        accumulator.add(encrypted)
+        with pytest.raises(InvalidCiphertext):
+            accumulator.add(encrypted, rows)
+        assert np.array_equal(secret.decrypt(accumulator.result(), values.size), values)
+
+    @pytest.mark.parametrize("numbers", [[1.5], ["1"], [None], np.array([1, 2]), (n for n in [1, 2])])
+    def test_integers_that_are_none(self, insecure, numbers):
+        with pytest.raises(InvalidCiphertext):
+            insecure[0].from_integers(numbers)
+
+    @pytest.mark.parametrize("count", [10**5000, -(10**5000), True, 1.0], ids=["huge", "tiny", "bool", "float"])
+    def test_counts_and_scalars_beyond_reason(self, insecure, count):
+        public, secret = insecure
+        ciphertexts = public.encrypt([1])
+        for use in (
+            lambda: secret.decrypt(ciphertexts, count),
+            lambda: public.multiply(ciphertexts, count),
+            lambda: public.accumulator(count),
+        ):
+            with pytest.raises(InvalidInput):
+                use()
+
+    @pytest.mark.parametrize(
+        "ints",
+        [[[1], [2, 3]], np.array([1], dtype="m8[s]"), np.ma.array([1, 2], mask=[True, False]), [True], ["1"], [1 + 0j]],
+    )
+    def test_values_that_are_no_whole_numbers(self, insecure, ints):
+        with pytest.raises(InvalidInput):
+            insecure[0].encrypt(ints)
+
+    @pytest.mark.parametrize("ints", [[2**64], [-1, 2**63], [10**400]])
+    def test_values_too_long_for_any_array_do_not_fit(self, insecure, ints):
+        with pytest.raises(ValueDoesNotFit):
+            insecure[0].encrypt(ints)
+
+    def test_a_profile_of_ones_own_making(self, insecure):
+        public, _ = insecure
+        forged = dataclasses.replace(PROFILES["insecure-test"], name="paillier-2048", security_bits=112)
+        for make in (lambda: PublicKey(public.n, public.h, forged), lambda: generate_keypair(forged)):
+            with pytest.raises(InvalidInput, match="profile"):
+                make()
+        with pytest.raises(InvalidInput, match="profile"):
+            generate_keypair([])
+
+    def test_impossible_workers_cost_no_obfuscator(self, insecure):
+        public, _ = insecure
+        pool = ObfuscatorPool(public)
+        pool.fill(3)
+        with pytest.raises(InvalidInput):
+            public.encrypt([1], workers=-1, pool=pool)
+        assert len(pool) == 3
 
     def test_rows_that_do_not_match(self, insecure):
         public, _ = insecure
@@ -201,6 +316,39 @@ class TestRefusals:
     def test_unknown_profiles(self):
         with pytest.raises(InvalidInput, match="choose one of"):
             generate_keypair("rsa-1024")
+
+
+def test_threads_may_share_a_running_sum(insecure):
+    public, secret = insecure
+    values = np.arange(40 * public.slots) % 100
+    encrypted = public.encrypt(values)
+    accumulator = public.accumulator(40)
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: accumulator.add(encrypted), range(20)))
+    assert np.array_equal(secret.decrypt(accumulator.result(), values.size), 20 * values)
+
+
+def test_blinding_is_fresh_for_every_call(insecure, monkeypatch):
+    public, secret = insecure
+    bases = []
+    power = gmpy2.powmod
+    monkeypatch.setattr(gmpy2, "powmod", lambda base, e, m: bases.append(base) or power(base, e, m))
+    ciphertexts = public.encrypt(np.arange(3 * public.slots))
+    bases.clear()
+    for _ in range(4):
+        secret.decrypt(ciphertexts, 3 * public.slots)
+    assert len(set(bases)) == len(bases) == 4 * 3 * 2
+
+
+def test_constant_time_decryption_gives_the_same(insecure):
+    public, secret = insecure
+    assert secret.decrypt(public.encrypt([5, -6]), 2, constant_time=True).tolist() == [5, -6]
+
+
+def test_the_secret_keys_state_is_not_given_away(insecure):
+    with pytest.raises(TypeError):
+        insecure[1].__getstate__()
+    assert not hasattr(insecure[1], "__dict__")
 
 
 def test_a_sum_that_leaves_its_slot_is_noticed_in_the_scalar_layout():

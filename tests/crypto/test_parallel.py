@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 
 import numpy as np
@@ -50,6 +51,19 @@ def test_a_worker_that_dies_is_an_error_not_a_hang():
 
     with pytest.raises(WorkerDied, match="fewer workers"):
         spread(die_elsewhere, 10, workers=2, seconds_per_row=1.0)
+
+
+def test_a_daemonic_process_works_alone():
+    reader, writer = multiprocessing.Pipe(duplex=False)
+
+    def inside() -> None:
+        writer.send_bytes(spread(rows, 10, workers=2, seconds_per_row=1.0).tobytes())
+
+    process = multiprocessing.get_context("fork").Process(target=inside, daemon=True)
+    process.start()
+    process.join(30)
+    assert reader.poll(1)
+    assert reader.recv_bytes() == bytes(range(10))
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, 10_000])

@@ -11,7 +11,7 @@ from gmpy2 import mpz
 
 from sensecrypt import PublicKey, SecretKey
 from sensecrypt.crypto.paillier import hide
-from sensecrypt.profiles import Profile
+from sensecrypt.profiles import PROFILES, Profile
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "paillier.json").read_text())
 
@@ -25,6 +25,12 @@ def obfuscate(public, exponent: int):
     return public.obfuscators(np.frombuffer(exponent.to_bytes(width, "little"), dtype=np.uint8).reshape(1, width))
 
 
+@pytest.fixture
+def _tiny(monkeypatch):
+    monkeypatch.setitem(PROFILES, "tiny", TINY)
+
+
+@pytest.mark.usefixtures("_tiny")
 class TestTinyKey:
     n, p, q, h = 59_989, 251, 239, 59_985
     n2 = 59_989**2  # 3,598,680,121

@@ -34,11 +34,11 @@ def generate(profile: str, out: Path, passphrase_file: Path | None, force: bool)
     """
     from sensecrypt.crypto.keyfile import write_secret
     from sensecrypt.crypto.keys import generate_keypair
+    from sensecrypt.crypto.publicfile import refuse_existing
 
     if PROFILES[profile].security_bits == 0:
         click.echo(f"Warning: {profile} gives no security; use it in tests only.", err=True)
-    if out.exists() and not force:
-        raise KeyFileError(str(out), "exists already", "choose another name, or overwrite it with --force")
+    refuse_existing(out, force)
     passphrase = _passphrase(passphrase_file, confirm=True)
     public, secret = generate_keypair(profile)
     write_secret(out, secret, passphrase, force=force)
@@ -50,7 +50,7 @@ def generate(profile: str, out: Path, passphrase_file: Path | None, force: bool)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(file: Path, as_json: bool) -> None:
     """Show what is public about a key file; no passphrase is needed."""
-    from sensecrypt.crypto.keyfile import read_public
+    from sensecrypt.crypto.publicfile import read_public
 
     key = read_public(file)
     profile = key.profile
@@ -79,7 +79,7 @@ def show(file: Path, as_json: bool) -> None:
 @_force
 def public(file: Path, out: Path, force: bool) -> None:
     """Write the public part of a key file to a file of its own, to give away."""
-    from sensecrypt.crypto.keyfile import read_public, write_public
+    from sensecrypt.crypto.publicfile import read_public, write_public
 
     key = read_public(file)
     write_public(out, key, force=force)
@@ -89,7 +89,10 @@ def public(file: Path, out: Path, force: bool) -> None:
 def _passphrase(file: Path | None, *, confirm: bool) -> str:
     """From the file, the environment or a prompt, in that order."""
     if file is not None:
-        lines = file.read_text().splitlines()
+        try:  # undecodable bytes become surrogates, which the key file refuses without telling them
+            lines = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        except OSError as error:
+            raise KeyFileError(str(file), f"cannot be read ({error.strerror})", "check the path") from None
         if not lines or not lines[0]:
             raise KeyFileError(str(file), "has no passphrase in its first line", "write one there")
         return lines[0]

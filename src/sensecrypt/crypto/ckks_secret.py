@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
-from sensecrypt.crypto.ckks import COEFFICIENT_BITS, SCALE, CkksPublicKey, parse_with, tenseal
+from sensecrypt.crypto.ckks import COEFFICIENT_BITS, SCALE, CkksPublicKey, load_context, parse_with, tenseal
 from sensecrypt.crypto.encoding import rows_of
 from sensecrypt.crypto.scheme import Ciphertexts, Ints
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
@@ -20,10 +20,7 @@ class CkksSecretKey:
 
     def __init__(self, context: bytes, profile: str | Profile = "ckks-8192") -> None:
         """A key from TenSEAL's serialised private context."""
-        try:
-            self._context = tenseal().context_from(context)
-        except (ValueError, RuntimeError) as error:
-            raise InvalidKey("context", "is not a TenSEAL context", "use the key as it was generated") from error
+        self._context = load_context(context, get_profile(profile))
         if not self._context.has_secret_key():
             raise InvalidKey("context", "holds no secret key", "use the key as it was generated")
         self._public = CkksPublicKey(_serialise(self._context, secret=False), profile)
@@ -45,11 +42,13 @@ class CkksSecretKey:
         if rows_of(checks.whole("count", count, low=1), profile.slots) != len(vectors):
             fix = "pass the number that was encrypted"
             raise InvalidInput("count", f"is {count:,}, which is not what {len(vectors):,} rows hold", fix)
-        values = np.concatenate([np.array(vector.decrypt()) for vector in vectors])
-        if not np.isfinite(values).all() or np.abs(values).max() >= 2.0 ** (profile.slot_bits - 1):
-            raise InvalidCiphertext("ciphertexts", "does not decrypt to whole numbers", "check that this key made it")
-        rounded: Ints = np.rint(values[:count]).astype(np.int64)
-        return rounded
+        rounded = np.rint(np.concatenate([np.array(vector.decrypt()) for vector in vectors]))
+        end = 2.0 ** (profile.slot_bits - 1)
+        if not ((rounded >= -end) & (rounded < end)).all() or rounded[count:].any():  # a NaN is not within either
+            fix = "check that this key made it, that `count` is right and that no sum left its slot"
+            raise InvalidCiphertext("ciphertexts", "does not decrypt to whole numbers of 32 bits", fix)
+        values: Ints = rounded[:count].astype(np.int64)
+        return values
 
     def private_context(self) -> bytes:
         """The secret itself, for the key file alone."""

@@ -2,7 +2,7 @@
 
 Laws, each with a test:
 
-1. decode(encode(x, p), p) differs from x by at most 2^−(f+1) / p.
+1. decode(encode(x, p), p) differs from x by at most 2^−(f+1) / p, and by what doubles round: |x|·2^−51.
 2. For weights p_i whose sum is at most `weight_sum`, in any number up to `max_summands`:
    Σ encode(x_i, p_i), an exact integer sum, fits its slot whenever every x_i was accepted.
 3. unpack(pack(v)) = v, and unpack(pack(a) + pack(b)) = a + b as long as every sum fits its slot.
@@ -46,11 +46,11 @@ class FixedPoint:
 
     def __post_init__(self) -> None:
         """Refuse a format without room for a single number."""
-        if self.slot_bits not in SLOT_BITS:
+        if checks.whole("slot_bits", self.slot_bits, low=16, high=64) not in SLOT_BITS:
             raise InvalidInput("slot_bits", f"is {self.slot_bits}", "choose 16, 32 or 64")
         checks.whole("frac_bits", self.frac_bits, low=0, high=self.slot_bits - 2)
-        checks.number("weight_sum", self.weight_sum, low=0.0, open_low=True)
-        checks.whole("max_summands", self.max_summands, low=1)
+        checks.whole("max_summands", self.max_summands, low=1, high=2**40)
+        object.__setattr__(self, "weight_sum", checks.number("weight_sum", self.weight_sum, low=0.0, open_low=True))
         if self.largest <= 0:
             raise InvalidInput("max_summands", f"is {self.max_summands:,}", "pass fewer, or use wider slots")
 
@@ -81,19 +81,17 @@ class FixedPoint:
     def decode(self, ints: npt.ArrayLike, total_weight: float = 1.0) -> npt.NDArray[np.float64]:
         """The numbers behind a sum: v / 2^f / Σp, Σp over the summands that arrived."""
         vector = check_ints("ints", ints, 64)
-        total = checks.number("total_weight", total_weight, low=0.0, open_low=True)
+        total = checks.number("total_weight", total_weight, low=2.0**-60)
         return np.ldexp(vector.astype(np.float64), -self.frac_bits) / total
 
 
 def check_ints(argument: str, values: npt.ArrayLike, slot_bits: int) -> npt.NDArray[np.int64]:
     """`values` flattened to int64, all within a signed slot."""
-    array = np.asarray(values)
+    array = checks.numeric_array(argument, values, kinds="iufO" if _holds_ints(values) else "iu")
     if array.size == 0:
         raise InvalidInput(argument, "is empty", "pass at least one whole number")
-    if not np.issubdtype(array.dtype, np.integer):
-        raise InvalidInput(
-            argument, f"has dtype {array.dtype}", "pass whole numbers, as FixedPoint.encode returns them"
-        )
+    if array.dtype.kind not in "iu":  # NumPy turns integers that are too long into other things
+        array = np.array(values, dtype=object)
     low, high = -(2 ** (slot_bits - 1)), 2 ** (slot_bits - 1) - 1
     least, most = int(array.min()), int(array.max())
     if least < low or most > high:
@@ -101,6 +99,11 @@ def check_ints(argument: str, values: npt.ArrayLike, slot_bits: int) -> npt.NDAr
         problem = f"has a value at index {index:,} that does not fit its {slot_bits}-bit slot"
         raise ValueDoesNotFit(argument, problem, f"keep values within {low:,} … {high:,}")
     return array.astype(np.int64, copy=False).ravel()
+
+
+def _holds_ints(values: object) -> bool:
+    """Whether a list holds Python integers only, some perhaps too long for any array."""
+    return isinstance(values, (list, tuple)) and all(type(value) is int for value in values)
 
 
 def pack(ints: npt.NDArray[np.int64], *, slot_bits: int, slots: int) -> list[mpz]:

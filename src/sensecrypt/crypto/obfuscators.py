@@ -1,14 +1,14 @@
 """Randomness made ahead: with a filled pool, encrypting is one multiplication.
 
-An obfuscator that hides two plaintexts reveals their difference. So a pool gives each away once, by construction:
-`take` removes what it returns under a lock, a pool cannot be copied or pickled, and a forked process finds it empty.
+An obfuscator that hides two plaintexts reveals their difference. So a pool gives each away once: `take` removes what it
+returns under a lock, a pool cannot be copied or pickled, and any process but the one that filled it finds it empty.
+What this cannot see is a snapshot of the whole machine that is started twice.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections import deque
 from typing import NoReturn, SupportsIndex
 
@@ -17,7 +17,7 @@ from sensecrypt.crypto.paillier import ObfuscatorMaker, Pair, PublicKey, fresh_o
 from sensecrypt.crypto.parallel import spread
 from sensecrypt.errors import InvalidKey
 
-_POOLS: weakref.WeakSet[ObfuscatorPool] = weakref.WeakSet()
+MAX_POOL = 10**7
 
 
 class ObfuscatorPool:
@@ -27,20 +27,21 @@ class ObfuscatorPool:
         """An empty pool for `public`; a secret key as `maker` fills it twice as fast."""
         self._public = public
         self._maker = maker or public
-        self._ready: deque[Pair] = deque()
-        self._lock = threading.Lock()
-        _POOLS.add(self)
+        if self._maker.public != public:
+            raise InvalidKey("maker", "is another key", "fill the pool with the key that it is for")
+        self._forget()
 
     def fill(self, count: int, *, workers: int = 1) -> None:
         """Make `count` more obfuscators."""
         made = spread(
             lambda start, stop: self._public.write(fresh_obfuscators(self._public, self._maker, stop - start)),
-            checks.whole("count", count, low=1),
+            checks.whole("count", count, low=1, high=MAX_POOL),
             workers=workers,
             seconds_per_row=self._public.seconds_per_row,
             prepare=self._maker.prepare,
         )
         pairs = self._public.parse("obfuscators", made)
+        self._forget_after_fork()
         with self._lock:
             self._ready.extend(pairs)
 
@@ -48,10 +49,12 @@ class ObfuscatorPool:
         """Up to `count` obfuscators, which are gone from the pool."""
         if public != self._public:
             raise InvalidKey("pool", "was made for another key", "fill a pool for the key that encrypts")
+        self._forget_after_fork()
         with self._lock:
             return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
 
     def __len__(self) -> int:
+        self._forget_after_fork()
         return len(self._ready)
 
     def __bool__(self) -> bool:
@@ -64,13 +67,11 @@ class ObfuscatorPool:
         raise TypeError("an ObfuscatorPool cannot be copied or pickled: each obfuscator may be used only once")
 
     def _forget(self) -> None:
-        self._ready = deque()
+        self._owner = os.getpid()
         self._lock = threading.Lock()
+        self._ready: deque[Pair] = deque()
 
-
-def _forget_in_child() -> None:
-    for pool in _POOLS:
-        pool._forget()
-
-
-os.register_at_fork(after_in_child=_forget_in_child)
+    def _forget_after_fork(self) -> None:
+        """What was made before a fork belongs to the parent; the lock may be held by a thread that is not here."""
+        if self._owner != os.getpid():
+            self._forget()

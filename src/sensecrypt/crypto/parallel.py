@@ -10,6 +10,7 @@ import itertools
 import multiprocessing
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
 
 import numpy as np
 
@@ -22,7 +23,7 @@ Work = Callable[[int, int], Ciphertexts]
 
 
 def spread(
-    work: Work, rows: int, *, workers: int, seconds_per_row: float, prepare: Callable[[], None] = lambda: None
+    work: Work, rows: int, *, workers: int, seconds_per_row: float, prepare: Callable[[], object] = lambda: None
 ) -> Ciphertexts:
     """`work(start, stop)` over all rows, in up to `workers` processes; its results one below the other.
 
@@ -35,27 +36,33 @@ def spread(
     """
     checks.whole("workers", workers, low=1, high=1024)
     parts = min(workers, rows, int(rows * seconds_per_row / WORTHWHILE_SECONDS) + 1)
-    if parts == 1:
+    if parts == 1 or not _may_fork():
         return work(0, rows)
     prepare()
     bounds = [rows * part // parts for part in range(parts + 1)]
     context = multiprocessing.get_context("fork")
-    children = []
-    for start, stop in itertools.pairwise(bounds[1:]):
-        receiver, sender = context.Pipe(duplex=False)
-        child = context.Process(target=_child, args=(work, start, stop, sender), daemon=True)
-        child.start()
-        sender.close()
-        children.append((child, receiver))
+    children: list[tuple[ForkProcess, Connection]] = []
     try:
+        for start, stop in itertools.pairwise(bounds[1:]):
+            receiver, sender = context.Pipe(duplex=False)
+            child = context.Process(target=_child, args=(work, start, stop, sender), daemon=True)
+            children.append((child, receiver))
+            child.start()
+            sender.close()
         own = work(0, bounds[1])
         others = [np.frombuffer(bytearray(_receive(receiver)), dtype=np.uint8) for _, receiver in children]
     finally:
         for child, receiver in children:
             receiver.close()
-            child.terminate()
-            child.join()
+            if child.pid is not None:
+                child.terminate()
+                child.join()
     return np.concatenate([own, *(part.reshape(-1, own.shape[1]) for part in others)])
+
+
+def _may_fork() -> bool:
+    """Not on systems without it, and not in a daemonic process, which may have no children."""
+    return "fork" in multiprocessing.get_all_start_methods() and not multiprocessing.current_process().daemon
 
 
 def _child(work: Work, start: int, stop: int, sender: Connection) -> None:
@@ -66,5 +73,5 @@ def _child(work: Work, start: int, stop: int, sender: Connection) -> None:
 def _receive(receiver: Connection) -> bytes:
     try:
         return receiver.recv_bytes()
-    except EOFError:
+    except (EOFError, OSError):
         raise WorkerDied("a worker process ended without a result; try fewer workers") from None

@@ -19,7 +19,12 @@ RowNumbers = npt.NDArray[np.int64]
 
 
 class Accumulator(Protocol):
-    """A running sum of uploads: each is added when it arrives and then forgotten."""
+    """A running sum of uploads: each is added when it arrives and then forgotten.
+
+    Sums that leave their slot spill into the next one unnoticed: `FixedPoint` keeps that from happening. A ciphertext
+    of another key whose numbers happen to be in range is noticed when the sum is decrypted, not before: whoever
+    transports ciphertexts says which key (its fingerprint) they belong to.
+    """
 
     def add(self, ciphertexts: Ciphertexts, rows: RowNumbers | None = None) -> None:
         """Add ciphertexts to the given rows of the sum (None: to all); nothing is changed if one is invalid."""
@@ -88,9 +93,16 @@ def same_rows(expected: int, got: int) -> None:
 
 def check_rows(rows: RowNumbers | None, total: int, got: int | None = None) -> RowNumbers:
     """Row numbers of a running sum, ascending, and as many as there are ciphertexts."""
-    chosen = np.arange(total) if rows is None else np.asarray(rows)
-    if chosen.ndim != 1 or (chosen.size and (chosen[0] < 0 or chosen[-1] >= total or (np.diff(chosen) <= 0).any())):
-        raise InvalidCiphertext("rows", "are not ascending row numbers of this sum", f"number rows 0 … {total - 1:,}")
+    if rows is None:
+        chosen = np.arange(total)
+    else:
+        fix = f"number rows 0 … {total - 1:,}"
+        array = np.asarray(rows)
+        if array.ndim != 1 or array.dtype.kind not in "iu" or (array.size and int(array.max()) >= total):
+            raise InvalidCiphertext("rows", "are not row numbers of this sum", fix)
+        chosen = array.astype(np.int64)
+        if chosen.size and (chosen[0] < 0 or (np.diff(chosen) <= 0).any()):
+            raise InvalidCiphertext("rows", "are not ascending", fix)
     if got is not None:
         same_rows(chosen.size, got)
     return chosen

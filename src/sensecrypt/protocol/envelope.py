@@ -45,17 +45,12 @@ def unseal(
         header: names and types (`int` or `str`) that it must have, all of them and no others.
         tensors: names, dtypes and numbers of dimensions, likewise.
     """
-    fields = _metadata(data)
-    expected = {"format": FORMAT, "version": VERSION, "kind": kind}
-    for name, value in expected.items():
-        if fields.pop(name, None) != value:
-            raise Rejected(f"not a {kind} message of version {VERSION}")
+    fields, arrays = unseal_any(data, kind)
     if fields.keys() != header.keys():
         raise Rejected(f"a {kind} message has the fields {', '.join(sorted(header))}")
     try:
         parsed = {name: kind_of(fields[name]) for name, kind_of in header.items()}
-        arrays = load(data)
-    except (ValueError, SafetensorError):
+    except ValueError:
         raise Rejected(f"damaged {kind} message") from None
     if arrays.keys() != tensors.keys():
         raise Rejected(f"a {kind} message has the tensors {', '.join(sorted(tensors))}")
@@ -63,6 +58,18 @@ def unseal(
         if arrays[name].dtype != dtype or arrays[name].ndim != dimensions:
             raise Rejected(f"tensor {name} of a {kind} message has another type or shape")
     return parsed, arrays
+
+
+def unseal_any(data: bytes, kind: str) -> tuple[dict[str, str], dict[str, npt.NDArray[Any]]]:
+    """The header and tensors of a message of this kind, whatever they are: for files of our own making."""
+    fields = _metadata(data)
+    for name, value in {"format": FORMAT, "version": VERSION, "kind": kind}.items():
+        if fields.pop(name, None) != value:
+            raise Rejected(f"not a {kind} message of version {VERSION}")
+    try:
+        return fields, load(data)
+    except (ValueError, SafetensorError):
+        raise Rejected(f"damaged {kind} message") from None
 
 
 def _metadata(data: bytes) -> dict[str, str]:

@@ -94,6 +94,10 @@ class KeyServer:
         weight = sum(round_.weights[client] for client in aggregate.contributors)
         return Opened(values, weight, aggregate.contributors)
 
+    def restore_order(self, run: str, cluster: int, order: checks.IntVector) -> None:
+        """An order that was made before a restart."""
+        self._orders[run, cluster] = checks.permutation("order", order, order.size)
+
     def set_order(self, round_: Round, sums: Opened) -> checks.IntVector:
         """The cluster's new order: descending mean sensitivity."""
         order, _ = descending_order(np.maximum(sums.values, 0).astype(np.float64))

@@ -6,7 +6,7 @@ EXTRAS := dev
 .PHONY: demo test check bench format clean
 
 demo: .venv/installed
-	$(BIN)/python examples/choose_for_devices.py
+	$(BIN)/sensecrypt run --out "$$(mktemp -d)/demo"
 
 test: .venv/installed
 	$(BIN)/python -m pytest

@@ -78,7 +78,7 @@ def test_a_missing_gradient_is_named(model):
         (np.where(np.arange(2410) == 7, np.nan, 0), "first at index 7"),
         (np.where(np.arange(2410) == 7, np.inf, 0), "first at index 7"),
         (np.full(2410, 1e39), "beyond float32"),
-        ("words", "not an array"),
+        ("words", "elements of type"),
     ],
 )
 def test_a_vector_that_does_not_fit_changes_nothing(model, vector, problem):

@@ -12,6 +12,7 @@ import click
 from sensecrypt._version import __version__
 from sensecrypt.cli.bench import bench
 from sensecrypt.cli.keys import keys
+from sensecrypt.cli.run import run
 from sensecrypt.errors import InvalidInput, SenseCryptError
 
 
@@ -37,3 +38,4 @@ def main() -> None:
 
 main.add_command(bench)
 main.add_command(keys)
+main.add_command(run)

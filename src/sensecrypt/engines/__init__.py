@@ -1,0 +1,1 @@
+"""What carries the protocol: `local` plays all parties on one machine."""

@@ -1,0 +1,122 @@
+"""A run on disk: its configuration, a line of JSON a client and round, a checkpoint, the final models.
+
+Everything is written whole or not at all, so that a run killed at any point resumes from its last complete round.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt.config import RunConfig, make_config, to_settings
+from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
+from sensecrypt.protocol.envelope import seal, unseal_any
+
+VERSION = 1
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path) -> None:
+        """An existing or a new folder."""
+        self.path = path
+
+    @property
+    def records_path(self) -> Path:
+        """A line of JSON for each client and round."""
+        return self.path / "records.jsonl"
+
+    def refuse_existing(self) -> None:
+        """Raise if a run is here already."""
+        if (self.path / "run.json").exists():
+            fix = "choose another folder, or continue it with --resume"
+            raise InvalidInput(str(self.path), "holds a run already", fix)
+
+    def create(self, config: RunConfig) -> None:
+        """Start a new run here."""
+        self.refuse_existing()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(str(self.path), f"cannot be made ({error.strerror})", "choose another folder") from None
+        self.write("run.json", json.dumps({"version": VERSION, "config": to_settings(config)}, indent=1).encode())
+
+    def read_config(self) -> RunConfig:
+        """The configuration of the run that is here."""
+        try:
+            run = json.loads((self.path / "run.json").read_text())
+        except (OSError, ValueError):
+            raise InvalidInput(str(self.path), "holds no run", "start one without --resume") from None
+        if run.get("version") != VERSION:
+            raise InvalidInput(
+                str(self.path), f"is a run of version {run.get('version')}", "use the version that made it"
+            )
+        return make_config(run["config"])
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file atomically."""
+        partial = self.path / f".{name}.part"
+        try:
+            with partial.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(self.path / name)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise SenseCryptError(f"{self.path / name} cannot be written: {error.strerror}; free some space") from None
+
+    def save_checkpoint(self, header: Mapping[str, str | int], tensors: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Replace the checkpoint."""
+        self.write("checkpoint.safetensors", seal("checkpoint", header, tensors))
+
+    def load_checkpoint(self) -> tuple[dict[str, str], dict[str, npt.NDArray[Any]]] | None:
+        """The last complete round, if there is one."""
+        path = self.path / "checkpoint.safetensors"
+        if not path.exists():
+            return None
+        try:
+            return unseal_any(path.read_bytes(), "checkpoint")
+        except (Rejected, OSError) as error:
+            raise InvalidInput(
+                str(path), f"cannot be used ({error})", "start the run again in another folder"
+            ) from None
+
+    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Add lines to the records."""
+        try:
+            with self.records_path.open("a") as file:
+                file.writelines(json.dumps(record) + "\n" for record in records)
+        except OSError as error:
+            raise SenseCryptError(f"{self.records_path} cannot be written: {error.strerror}; free some space") from None
+
+    def records(self) -> list[dict[str, Any]]:
+        """All complete lines."""
+        if not self.records_path.exists():
+            return []
+        lines = self.records_path.read_text().split("\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def forget_from(self, round_number: int) -> None:
+        """Drop the records of rounds that will be played again."""
+        kept = [record for record in self.records() if record["round"] < round_number]
+        self.write("records.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
+
+    def save_models(
+        self, vectors: Sequence[npt.NDArray[np.float32]], layout: Sequence[tuple[str, tuple[int, ...]]]
+    ) -> None:
+        """The final model of each cluster, with the names and shapes of its tensors."""
+        for cluster, vector in enumerate(vectors):
+            tensors, start = {}, 0
+            for name, shape in layout:
+                size = int(np.prod(shape))
+                tensors[name] = vector[start : start + size].reshape(shape)
+                start += size
+            self.write(f"model-{cluster}.safetensors", seal("model", {"cluster": cluster}, tensors))

@@ -1,0 +1,82 @@
+"""Local training and gradients with PyTorch, one thread, the same on every run."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from sensecrypt.models import get_vector, gradient_vector
+
+Images = npt.NDArray[np.uint8]
+Labels = npt.NDArray[np.int64]
+_BATCH = 512
+
+
+def as_tensor(images: Images) -> torch.Tensor:
+    """Pixels from 0 … 255 to 0 … 1."""
+    return torch.from_numpy(images).to(torch.float32).div_(255)
+
+
+def warm_up() -> None:
+    """Let PyTorch load what its first optimiser step needs: seconds that no client should be charged with."""
+    parameter = torch.zeros(1, requires_grad=True)
+    optimiser = torch.optim.SGD([parameter], lr=1.0)
+    torch.autograd.backward(parameter.sum())
+    optimiser.step()
+
+
+def train(
+    model: nn.Module,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    *,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    momentum: float,
+    seed: int,
+) -> npt.NDArray[np.float32]:
+    """Stochastic gradient descent with batches drawn from `seed`; the weights afterwards."""
+    model.train()
+    optimiser = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=momentum)
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(epochs):
+        order = torch.randperm(len(labels), generator=generator)
+        for start in range(0, len(labels), batch_size):
+            batch = order[start : start + batch_size]
+            optimiser.zero_grad()
+            torch.autograd.backward(nn.functional.cross_entropy(model(images[batch]), labels[batch]))
+            optimiser.step()
+    return get_vector(model)
+
+
+def mean_gradient(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> npt.NDArray[np.float32]:
+    """Of the loss over all given samples."""
+    model.eval()
+    model.zero_grad()
+    for start in range(0, len(labels), _BATCH):
+        batch = slice(start, start + _BATCH)
+        loss = nn.functional.cross_entropy(model(images[batch]), labels[batch], reduction="sum") / len(labels)
+        torch.autograd.backward(loss)
+    return gradient_vector(model)
+
+
+def accuracy_by_class(
+    model: nn.Module, images: torch.Tensor, labels: torch.Tensor, classes: int
+) -> npt.NDArray[np.float64]:
+    """Share of each class's samples that are recognised; NaN for a class without samples."""
+    model.eval()
+    right = np.zeros(classes)
+    total = np.zeros(classes)
+    with torch.no_grad():
+        for start in range(0, len(labels), _BATCH):
+            batch = slice(start, start + _BATCH)
+            hit = (model(images[batch]).argmax(dim=1) == labels[batch]).numpy()
+            truth = labels[batch].numpy()
+            total += np.bincount(truth, minlength=classes)
+            right += np.bincount(truth[hit], minlength=classes)
+    with np.errstate(invalid="ignore"):
+        shares: npt.NDArray[np.float64] = right / total
+    return shares

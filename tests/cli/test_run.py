@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from sensecrypt.cli import main
+from tests.cli.test_app import sensecrypt
+
+SMALL = ["--set=clients=4", "--set=partition=iid", "--set=rounds=2", "--set=profile=insecure-test", "--set=workers=1"]
+
+
+def test_a_run_prints_one_object_and_resumes(tmp_path):
+    out = str(tmp_path / "run")
+    summary = json.loads(sensecrypt("run", "--out", out, "--json", *SMALL))
+    assert {
+        "model_sha256",
+        "clusters",
+        "accuracy",
+        "encrypted_share",
+        "coverage",
+        "rounds",
+        "wall_seconds",
+    } <= summary.keys()
+    assert {"bytes_up", "bytes_down"} <= summary.keys()
+    assert summary["rounds"] == 2
+    again = json.loads(sensecrypt("run", "--out", out, "--resume", "--json"))
+    assert again["model_sha256"] == summary["model_sha256"]
+
+
+def test_a_run_ends_in_a_table(tmp_path):
+    output = sensecrypt("run", "--out", str(tmp_path / "run"), *SMALL)
+    assert "after 2 rounds" in output
+    assert "mean accuracy" in output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--set", "rounds"],
+        ["--set", "round=3"],
+        ["--set", "dataset=imagenet"],
+        ["--set", "policy=magic"],
+        ["--set", "clients=100000", "--set", "partition=iid"],
+        ["--set", "partition=by-moon"],
+        ["none.toml"],
+        ["--resume"],
+        ["--preset", "fast"],
+    ],
+    ids=" ".join,
+)
+def test_mistakes_are_one_line_exit_2_and_nothing_half_written(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["run", *arguments])
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_data_file_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SENSECRYPT_DATA", str(tmp_path))
+    result = CliRunner().invoke(main, ["run", "--set", "dataset=mnist"])
+    assert result.exit_code == 2
+    assert "SENSECRYPT_DATA" in result.output

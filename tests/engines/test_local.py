@@ -1,0 +1,257 @@
+"""Whole runs on one machine, small keys: the same models whatever is encrypted, and whatever goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from sklearn.metrics import adjusted_rand_score
+
+from sensecrypt.config import make_config
+from sensecrypt.engines import work
+from sensecrypt.engines.local import run_local
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.errors import InvalidInput, SenseCryptError
+from sensecrypt.protocol.envelope import seal, unseal_any
+
+SMALL = {
+    "clients": 8,
+    "partition": "categories:2",
+    "rounds": 3,
+    "profile": "insecure-test",
+    "order_refresh": 2,
+    "workers": 1,
+}
+
+
+def play(tmp_path, name="run", intercept=None, **settings):
+    config = make_config({**SMALL, **settings})
+    return run_local(config, RunFolder(tmp_path / name), intercept=intercept)
+
+
+def models(result) -> list[bytes]:
+    return [vector.tobytes() for vector in result.vectors]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    return play(tmp_path_factory.mktemp("reference"), policy="plaintext")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"policy": "full"},
+        {"layout": "prefix"},
+        {"layout": "prefix", "objective": "balance"},
+        {"layout": "blocks"},
+        {"key_mode": "shared-key"},
+        {"sensitivities": "clear"},
+        {"workers": 4},
+        {"profile": "paillier-2048"},
+        {"profile": "ckks-8192", "layout": "blocks"},
+    ],
+    ids=str,
+)
+def test_the_models_are_the_same_to_the_byte(tmp_path, reference, settings):
+    result = play(tmp_path, **settings)
+    assert result.labels == reference.labels
+    assert models(result) == models(reference)
+
+
+def test_the_paper_preset_runs_to_the_same_models_as_its_plaintext(tmp_path):
+    settings = {"preset": "paper", "clients": 4, "partition": "iid", "rounds": 1, "policy": "plaintext"}
+    plain = run_local(make_config({**settings, "workers": 2}), RunFolder(tmp_path / "plain"))
+    config = make_config({**settings, "workers": 2, "policy": "sensecrypt"})
+    encrypted = run_local(config, RunFolder(tmp_path / "paper"))
+    assert models(encrypted) == models(plain)
+    assert 0 < encrypted.summary()["encrypted_share"] < 1
+
+
+def test_clusters_follow_the_data(tmp_path):
+    four = play(tmp_path, "four", clients=20, partition="categories:4", rounds=1, policy="plaintext")
+    assert adjusted_rand_score(np.repeat(np.arange(4), 5), four.labels) == 1.0
+    assert set(play(tmp_path, "one", clients=10, partition="iid", rounds=1, policy="plaintext").labels) == {0}
+
+
+def test_a_run_learns_and_its_folder_tells_everything(tmp_path, reference):
+    result = play(tmp_path, rounds=6)
+    first = [record["accuracy"] for record in result.records if record["round"] == 0]
+    assert np.mean(result.accuracy) > np.mean(first)
+    assert len(result.records) == 6 * 8
+    for record in result.records:
+        assert {
+            "train_seconds",
+            "sensitivity_seconds",
+            "select_seconds",
+            "encrypt_seconds",
+            "bytes_up",
+            "bytes_down",
+        } <= (record.keys())
+        assert 0 <= record["encrypted_share"] <= 1
+        assert record["mi"] <= 2.0 or not record["feasible"]
+    saved = load_file(tmp_path / "run" / "model-0.safetensors")
+    assert np.concatenate([tensor.ravel() for tensor in saved.values()]).size == result.vectors[0].size
+    summary = result.summary()
+    assert summary["rounds"] == 6
+    assert summary["clusters"] == reference.labels
+    assert len(summary["model_sha256"]) == 2
+
+
+def test_every_encrypted_block_has_two_contributors_by_the_budgets(tmp_path):
+    result = play(tmp_path, objective="protect")
+    for cluster in (0, 1):
+        blocks = sorted(
+            record["encrypted_blocks"]
+            for record in result.records
+            if record["cluster"] == cluster and record["round"] == 0
+        )
+        assert blocks[-1] == blocks[-2]
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda data: None,
+            lambda data: b"",
+            lambda data: data[:-5],
+            lambda data: b"\xff" * len(data),
+        ],
+        ids=["lost", "empty", "truncated", "garbage"],
+    )
+    def test_a_bad_upload_is_left_out_with_a_reason_and_the_round_completes(self, tmp_path, damage):
+        def intercept(client, number, data):
+            return damage(data) if (client, number) == (3, 1) else data
+
+        result = play(tmp_path, intercept=intercept)
+        left_out = [record for record in result.records if "left_out" in record]
+        assert [(record["client"], record["round"]) for record in left_out] == [(3, 1)]
+        assert left_out[0]["left_out"]
+
+    def test_a_replay_and_another_clients_upload_are_left_out(self, tmp_path):
+        sent = {}
+
+        def intercept(client, number, data):
+            sent[client, number] = data
+            return {(1, 1): sent.get((1, 0)), (2, 2): sent.get((1, 2))}.get((client, number), data)
+
+        result = play(tmp_path, intercept=intercept)
+        reasons = {(r["client"], r["round"]): r["left_out"] for r in result.records if "left_out" in r}
+        assert reasons.keys() == {(1, 1), (2, 2)}
+        assert "round" in reasons[1, 1]
+        assert "client" in reasons[2, 2]
+
+    def test_an_altered_upload_makes_the_key_server_refuse_and_the_run_stop_resumably(self, tmp_path, reference):
+        def intercept(client, number, data):
+            if (client, number) != (0, 1):
+                return data
+            header, tensors = unseal_any(data, "upload")
+            tensors["plain"][0] += 1
+            return seal("upload", header, tensors)
+
+        with pytest.raises(SenseCryptError, match="does not match the receipts"):
+            play(tmp_path, intercept=intercept, layout="blocks")
+        folder = RunFolder(tmp_path / "run")
+        assert models(run_local(folder.read_config(), folder, resume=True)) == models(reference)
+
+    def test_below_the_quorum_the_round_is_retried_then_the_run_stops_resumably(self, tmp_path, reference):
+        tries = []
+
+        def intercept(client, number, data):
+            if number == 1 and client < 4:
+                tries.append(client)
+                return None
+            return data
+
+        with pytest.raises(SenseCryptError, match="quorum"):
+            play(tmp_path, intercept=intercept)
+        assert sorted(tries) == [0, 0, 1, 1, 2, 2, 3, 3]
+        folder = RunFolder(tmp_path / "run")
+        assert models(run_local(folder.read_config(), folder, resume=True)) == models(reference)
+
+    def test_a_client_that_diverges_is_left_out(self, tmp_path, monkeypatch):
+        honest = work.train
+
+        def diverge(model, images, labels, **settings):
+            vector = honest(model, images, labels, **settings)
+            return np.full_like(vector, np.nan) if diverge.calls.pop(0) == 2 else vector
+
+        diverge.calls = list(range(8)) + [0] * 100
+        monkeypatch.setattr(work, "train", diverge)
+        result = play(tmp_path)
+        [record] = [record for record in result.records if "left_out" in record]
+        assert (record["client"], record["round"]) == (2, 0)
+
+    def test_a_client_whose_process_dies_is_left_out(self, tmp_path, monkeypatch):
+        honest = work._play
+
+        def die(world, task):
+            if task.client == 5 and task.round.number == 1:
+                os._exit(1)
+            return honest(world, task)
+
+        monkeypatch.setattr(work, "_play", die)
+        result = play(tmp_path, workers=2)
+        [record] = [record for record in result.records if "left_out" in record]
+        assert (record["client"], record["round"], record["left_out"]) == (5, 1, "the client's process died")
+
+
+@pytest.mark.parametrize("delay", [0.1, 0.4, 0.8])
+def test_a_killed_run_resumes_to_the_same_models(tmp_path, delay):
+    settings = {**SMALL, "rounds": 12}
+    arguments = [f"--set={key}={value}" for key, value in settings.items()]
+    command = [sys.executable, "-m", "sensecrypt", "run", "--out", str(tmp_path / "killed"), *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    records = tmp_path / "killed" / "records.jsonl"
+    deadline = time.monotonic() + 120
+    while not records.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    folder = RunFolder(tmp_path / "killed")
+    resumed = run_local(folder.read_config(), folder, resume=True)
+    assert models(resumed) == models(play(tmp_path, "whole", policy="plaintext", rounds=12))
+    assert [record["round"] for record in resumed.records] == sorted(record["round"] for record in resumed.records)
+    assert len(resumed.records) == 12 * 8
+
+
+class TestFolder:
+    def test_a_folder_holds_one_run(self, tmp_path):
+        play(tmp_path, rounds=1)
+        with pytest.raises(InvalidInput, match="holds a run already"):
+            play(tmp_path)
+
+    def test_a_folder_of_another_version_or_none(self, tmp_path):
+        with pytest.raises(InvalidInput, match="holds no run"):
+            RunFolder(tmp_path / "nothing").read_config()
+        (tmp_path / "run.json").write_text('{"version": 99}')
+        with pytest.raises(InvalidInput, match="version 99"):
+            RunFolder(tmp_path).read_config()
+
+    def test_a_damaged_checkpoint_is_a_clear_error(self, tmp_path):
+        play(tmp_path, rounds=1)
+        (tmp_path / "run" / "checkpoint.safetensors").write_bytes(b"damaged")
+        folder = RunFolder(tmp_path / "run")
+        with pytest.raises(InvalidInput, match="cannot be used"):
+            run_local(folder.read_config(), folder, resume=True)
+
+    def test_a_full_disk_leaves_the_last_checkpoint(self, tmp_path, monkeypatch):
+        play(tmp_path, rounds=1)
+        before = (tmp_path / "run" / "checkpoint.safetensors").read_bytes()
+
+        def fail(_handle: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(SenseCryptError, match="No space left"):
+            RunFolder(tmp_path / "run").save_checkpoint({"round": 9}, {})
+        assert (tmp_path / "run" / "checkpoint.safetensors").read_bytes() == before
+        assert not list((tmp_path / "run").glob(".*part"))

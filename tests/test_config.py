@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+
+from sensecrypt import InvalidInput
+from sensecrypt.config import RunConfig, make_config, read_config, to_settings
+
+
+def test_what_is_said_goes_above_the_preset_and_the_preset_above_the_defaults():
+    assert make_config({}) == RunConfig()
+    paper = make_config({"preset": "paper"})
+    assert (paper.layout, paper.profile, paper.objective, paper.sensitivities) == (
+        "individual",
+        "paillier-2048-scalar",
+        "balance",
+        "clear",
+    )
+    assert make_config({"preset": "paper", "sensitivities": "sketch"}).sensitivities == "sketch"
+
+
+def test_text_is_converted_to_the_keys_type():
+    config = make_config({"rounds": "5", "C": "0.5", "cpus": "4,2", "dataset": "mnist"})
+    assert (config.rounds, config.C, config.cpus, config.dataset) == (5, 0.5, (4.0, 2.0), "mnist")
+
+
+def test_settings_survive():
+    config = make_config({"preset": "paper", "cpus": [1, 2], "rounds": 3})
+    assert make_config(to_settings(config)) == config
+
+
+def test_a_file_is_read_and_the_command_line_goes_above_it(tmp_path):
+    (tmp_path / "run.toml").write_text('dataset = "mnist"\nrounds = 7\nbandwidths = [1.0, 2.0]\n')
+    config = read_config(tmp_path / "run.toml", {"rounds": "9"})
+    assert (config.dataset, config.rounds, config.bandwidths) == ("mnist", 9, (1.0, 2.0))
+
+
+def test_an_unknown_key_gets_the_nearest_match():
+    with pytest.raises(InvalidInput, match="did you mean 'rounds'"):
+        make_config({"round": 3})
+
+
+@pytest.mark.parametrize(
+    ("settings", "argument"),
+    [
+        ({"rounds": 0}, "rounds"),
+        ({"rounds": "many"}, "rounds"),
+        ({"rounds": 1.5}, "rounds"),
+        ({"rounds": True}, "rounds"),
+        ({"rounds": [1]}, "rounds"),
+        ({"clients": -1}, "clients"),
+        ({"layout": "scattered"}, "layout"),
+        ({"preset": "fast"}, "preset"),
+        ({"profile": "rsa"}, "profile"),
+        ({"quorum": 0}, "quorum"),
+        ({"cpus": "8,0"}, "cpus"),
+        ({"cpus": "fast"}, "cpus"),
+        ({"cpus": []}, "cpus"),
+        ({"layout": "individual"}, "layout"),
+        ({"C": 2}, "C"),
+    ],
+)
+def test_bad_settings_are_named(settings, argument):
+    with pytest.raises(InvalidInput) as error:
+        make_config(settings)
+    assert error.value.argument == argument
+
+
+def test_bad_files_are_one_clear_error(tmp_path):
+    (tmp_path / "bad.toml").write_text("rounds = = 3")
+    for path in (tmp_path / "bad.toml", tmp_path / "none.toml"):
+        with pytest.raises(InvalidInput):
+            read_config(path, {})

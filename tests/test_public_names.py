@@ -11,6 +11,7 @@ import sensecrypt
 
 NAMES = {
     "Clusters",
+    "Device",
     "FixedPoint",
     "InfeasibleSelection",
     "InvalidCiphertext",
@@ -32,6 +33,7 @@ NAMES = {
     "cluster_clients",
     "dp_noise",
     "encryption_budgets",
+    "federate",
     "gaussian_sigma",
     "generate_keypair",
     "mutual_information",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sensecrypt.crypto.obfuscators import ObfuscatorPool as ObfuscatorPool
     from sensecrypt.crypto.paillier import PublicKey as PublicKey
     from sensecrypt.crypto.secret import SecretKey as SecretKey
+    from sensecrypt.engines.federate import federate as federate
     from sensecrypt.errors import InfeasibleSelection as InfeasibleSelection
     from sensecrypt.errors import InvalidCiphertext as InvalidCiphertext
     from sensecrypt.errors import InvalidInput as InvalidInput
@@ -38,12 +39,14 @@ if TYPE_CHECKING:
     from sensecrypt.profiles import PROFILES as PROFILES
     from sensecrypt.profiles import Profile as Profile
     from sensecrypt.types import Clusters as Clusters
+    from sensecrypt.types import Device as Device
     from sensecrypt.types import Mask as Mask
     from sensecrypt.types import Selection as Selection
 
 _HOME = {
     "PROFILES": "profiles",
     "Clusters": "types",
+    "Device": "types",
     "FixedPoint": "crypto.encoding",
     "InfeasibleSelection": "errors",
     "InvalidCiphertext": "errors",
@@ -63,6 +66,7 @@ _HOME = {
     "cluster_clients": "algo.clustering",
     "dp_noise": "algo.dp",
     "encryption_budgets": "algo.budget",
+    "federate": "engines.federate",
     "gaussian_sigma": "algo.dp",
     "generate_keypair": "crypto.keys",
     "mutual_information": "algo.leakage",

@@ -186,6 +186,31 @@ class Selection:
         return max(0, self.blocks - self.budget_blocks)
 
 
+@dataclass(frozen=True)
+class Device:
+    """What a client computes and sends with.
+
+    Attributes:
+        cpus: number of processors.
+        bandwidth: megabytes a second.
+        ghz: clock of a processor.
+    """
+
+    cpus: float
+    bandwidth: float
+    ghz: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse a device that could never finish."""
+        for name in ("cpus", "bandwidth", "ghz"):
+            checks.number(name, getattr(self, name), low=0.0, open_low=True)
+
+    @property
+    def speed(self) -> float:
+        """Clock times processors, as the paper measures it."""
+        return self.cpus * self.ghz
+
+
 @dataclass(frozen=True, eq=False)
 class Clusters:
     """Which clients train a model together.

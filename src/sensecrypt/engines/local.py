@@ -14,23 +14,23 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from sensecrypt.algo.budget import encryption_budgets
 from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.config import RunConfig
 from sensecrypt.crypto.keys import generate_keypair
-from sensecrypt.data import Dataset, class_histogram, load_dataset, make_partition
+from sensecrypt.engines.problem import Problem, configured_problem
 from sensecrypt.engines.runfolder import RunFolder
-from sensecrypt.engines.training import accuracy_by_class, as_tensor, warm_up
+from sensecrypt.engines.training import accuracy_by_class, warm_up
 from sensecrypt.engines.work import Done, Task, Vector, World, describe_data, play_round, seal_initial_sensitivity
 from sensecrypt.errors import Rejected, SenseCryptError
-from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector, layout, set_vector
+from sensecrypt.models import get_vector, layout, set_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
@@ -38,7 +38,7 @@ from sensecrypt.protocol.client import read_model
 from sensecrypt.protocol.keyserver import KeyServer, Opened
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sharedkey import SharedKeyClients
-from sensecrypt.rng import derive_rng, derive_seed
+from sensecrypt.rng import derive_rng
 
 RUN_NAME = "local"
 MAX_ATTEMPTS = 2
@@ -68,6 +68,16 @@ class Result:
     records: list[dict[str, Any]]
     wall_seconds: float
     why_clusters: str
+    build: Callable[[], nn.Module]
+
+    def models(self) -> list[nn.Module]:
+        """The trained model of each cluster."""
+        trained = []
+        for vector in self.vectors:
+            model = self.build()
+            set_vector(model, vector)
+            trained.append(model)
+        return trained
 
     def summary(self) -> dict[str, Any]:
         """The object that `sensecrypt run --json` prints."""
@@ -94,6 +104,7 @@ def run_local(
     config: RunConfig,
     folder: RunFolder,
     *,
+    problem: Problem | None = None,
     resume: bool = False,
     on_round: OnRound | None = None,
     intercept: Intercept | None = None,
@@ -103,13 +114,15 @@ def run_local(
     Args:
         config: what to do.
         folder: where records, checkpoints and models go.
+        problem: what to learn; None: what the configuration names.
         resume: continue the run that is in `folder`.
         on_round: told after each round: its number, the mean accuracy, the mean encrypted share.
         intercept: stands between clients and aggregator, for tests: returns the bytes that arrive, or None.
     """
     if not resume:
         folder.refuse_existing()
-    run = _LocalRun(config, folder, on_round, intercept)
+    get_policy(config.policy)
+    run = _LocalRun(config, problem or configured_problem(config), folder, on_round, intercept)
     if not resume:
         folder.create(config)  # only now: what could not even start leaves nothing behind
     return run.play(resume)
@@ -119,21 +132,16 @@ class _LocalRun:
     def __init__(
         self,
         config: RunConfig,
+        problem: Problem,
         folder: RunFolder,
         on_round: OnRound | None,
         intercept: Intercept | None,
     ) -> None:
         torch.set_num_threads(1)  # before any computation: workers are forked from this process
         warm_up()
-        get_policy(config.policy)
         self.config, self.folder, self.on_round, self.intercept = config, folder, on_round, intercept
-        self.data: Dataset = load_dataset(config.dataset)
-        self.parts = make_partition(
-            config.partition, self.data.train_labels, config.clients, rng=derive_rng(config.seed, "partition")
-        )
-        self.samples = np.array([len(part) for part in self.parts])
-        name = config.model or DEFAULT_MODEL[config.dataset]
-        self.build = partial(build_model, name, seed=derive_seed(config.seed, "model"))
+        self.problem = problem
+        self.samples = np.array([len(labels) for _, labels in problem.clients])
         _, secret = generate_keypair(config.profile)
         if config.key_mode == "shared-key":
             self.server: KeyServer = SharedKeyClients(secret)
@@ -142,18 +150,9 @@ class _LocalRun:
         key = secret if config.key_mode == "shared-key" else secret.public
         if config.policy != "plaintext":
             key.encrypt([0])  # builds the tables, which workers inherit
-        self.world = World(
-            config,
-            self.build,
-            [
-                (as_tensor(self.data.train_images[part]), torch.from_numpy(self.data.train_labels[part]))
-                for part in self.parts
-            ],
-            key,
-        )
-        self.tests = as_tensor(self.data.test_images), torch.from_numpy(self.data.test_labels)
+        self.world = World(config, problem.build, problem.clients, key)
         self.histograms = [
-            class_histogram(self.data.train_labels, part, self.data.classes) / len(part) for part in self.parts
+            np.bincount(labels.numpy(), minlength=problem.classes) / len(labels) for _, labels in problem.clients
         ]
 
     def play(self, resume: bool) -> Result:
@@ -177,9 +176,10 @@ class _LocalRun:
                 shares = [record["encrypted_share"] for record in records if "encrypted_share" in record]
                 if self.on_round is not None:
                     self.on_round(number, float(np.mean(accuracy)), float(np.mean(shares)) if shares else 0.0)
-        self.folder.save_models(state.vectors, layout(self.build()))
+        self.folder.save_models(state.vectors, layout(self.problem.build()))
         seconds = time.perf_counter() - start
-        return Result(state.vectors, state.labels.tolist(), accuracy, self.folder.records(), seconds, state.why)
+        records, build = self.folder.records(), self.problem.build
+        return Result(state.vectors, state.labels.tolist(), accuracy, records, seconds, state.why, build)
 
     @property
     def _ordered(self) -> bool:
@@ -189,7 +189,7 @@ class _LocalRun:
     # Setting up.
 
     def _cluster(self) -> State:
-        initial = get_vector(self.build())
+        initial = get_vector(self.problem.build())
         labels, why = np.zeros(self.config.clients, dtype=np.int64), "clustering is off"
         if self.config.clustering == "auto":
             seed = self.server.sketch_seed(RUN_NAME) if self.config.sensitivities == "sketch" else None
@@ -306,9 +306,9 @@ class _LocalRun:
         """Each client's accuracy: its cluster's model on test data distributed as its own."""
         by_class = []
         for vector in state.vectors:
-            model = self.build()
+            model = self.problem.build()
             set_vector(model, vector)
-            by_class.append(np.nan_to_num(accuracy_by_class(model, *self.tests, self.data.classes)))
+            by_class.append(np.nan_to_num(accuracy_by_class(model, *self.problem.test, self.problem.classes)))
         return [
             float(histogram @ by_class[label]) for histogram, label in zip(self.histograms, state.labels, strict=True)
         ]

@@ -1,0 +1,71 @@
+"""The whole protocol as a plain loop: one cluster, one machine, every party in sight.
+
+    python examples/plain_loop.py
+
+It gives the same models, to the byte, as `sensecrypt run` with the same settings (a test compares them).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from sensecrypt import Mask, encryption_budgets, generate_keypair, select, sensitivity
+from sensecrypt.config import RunConfig, make_config
+from sensecrypt.engines.problem import configured_problem
+from sensecrypt.engines.training import mean_gradient, train
+from sensecrypt.models import get_vector, set_vector
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.client import read_model, seal_model
+from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.round import Round
+from sensecrypt.rng import derive_seed
+
+
+def run(config: RunConfig) -> np.ndarray:
+    """Train one model for all clients; the final weights."""
+    torch.set_num_threads(1)
+    problem = configured_problem(config)
+    public, secret = generate_keypair(config.profile)
+    key_server = KeyServer(secret)
+    budgets = encryption_budgets(np.resize(config.bandwidths, config.clients), np.resize(config.cpus, config.clients))
+    samples = [len(labels) for _, labels in problem.clients]
+    weights = {client: count / sum(samples) for client, count in enumerate(samples)}
+    vector = get_vector(problem.build())
+
+    for number in range(config.rounds):
+        round_ = Round("loop", number, 0, "model", vector.size, get_profile(config.profile), weights)
+        aggregator = RoundSum(round_, public)
+        for client, (inputs, labels) in enumerate(problem.clients):
+            # The client: train, score the parameters, choose blocks, encrypt them, sign for all.
+            model = problem.build()
+            set_vector(model, vector)
+            trained = train(
+                model,
+                inputs,
+                labels,
+                epochs=config.local_epochs,
+                batch_size=config.batch_size,
+                learning_rate=config.learning_rate,
+                momentum=config.momentum,
+                seed=derive_seed(config.seed, "batches", number, client),
+            )
+            scores = sensitivity(trained, mean_gradient(model, inputs, labels))
+            mask: Mask = select(
+                scores, budgets[client], B=config.B, C=config.C, block=round_.block, on_infeasible="budget"
+            ).mask
+            sealed = seal_model(trained, mask, round_, client=client, key=public, seed=key_server.receipt_seed(round_))
+            # The aggregator adds what it cannot read; the key server keeps the receipt.
+            aggregator.add(sealed.upload, sender=client)
+            key_server.take_receipt(sealed.receipt, round_, sender=client)
+        # The key server decrypts the verified sum, once; clients divide by the weights of those who arrived.
+        opened = key_server.open(aggregator.close().to_bytes(round_), round_)
+        vector = read_model(opened.values, opened.weight, round_)
+        hidden = aggregator.encrypted_contributors.mean() / config.clients
+        print(f"round {number}: {len(opened.contributors)} clients, {hidden:.0%} of their blocks encrypted")
+    return vector
+
+
+if __name__ == "__main__":
+    run(make_config({"clients": 5, "partition": "iid", "rounds": 2, "layout": "blocks"}))

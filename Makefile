@@ -21,6 +21,7 @@ bench: .venv/installed
 	$(BIN)/sensecrypt bench selection
 	$(BIN)/sensecrypt bench clustering
 	$(BIN)/sensecrypt bench crypto
+	$(BIN)/sensecrypt bench protocol
 
 format: .venv/installed
 	$(BIN)/ruff format .

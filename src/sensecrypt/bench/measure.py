@@ -7,6 +7,7 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -40,7 +41,20 @@ def in_own_process(call: Callable[..., tuple[float, Any]], *arguments: object) -
 
 def _measured(call: Callable[..., tuple[float, Any]], arguments: tuple[object, ...]) -> Cost:
     seconds, result = call(*arguments)
-    return Cost(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, result)
+    return Cost(seconds, peak_mb(), result)
+
+
+def peak_mb() -> float:
+    """The largest resident memory that this process has had.
+
+    Linux counts a parent's memory into `ru_maxrss` of the child it started; `VmHWM` is the process's own.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _seconds(call: Callable[[], object]) -> float:

@@ -146,6 +146,40 @@ def crypto(rows: int, plot: Path | None, repeats: int, seed: int, as_json: bool)
     )
 
 
+@bench.command()
+@_repeats
+@_seed
+@_json
+def protocol(repeats: int, seed: int, as_json: bool) -> None:
+    """One round of AlexNet step by step, next to the paper's; what the protocol adds; the aggregator's memory."""
+    from sensecrypt.bench import protocol as module
+
+    with _status() as status:
+        report = module.run(repeats=repeats, seed=seed, on_step=status.update)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    _show(
+        f"One round of {report.model}, all {report.parameters:,} parameters encrypted in {report.ciphertexts:,} "
+        f"ciphertexts, one core (medians of {repeats}, seconds)",
+        ("method", "paper", "ours", "bare calls"),
+        [
+            (
+                step.name,
+                "" if step.paper_seconds is None else f"{step.paper_seconds:.1f}",
+                f"{step.seconds:.3f}",
+                "" if step.bare_seconds is None else f"{step.bare_seconds:.3f}",
+            )
+            for step in report.steps
+        ],
+    )
+    click.echo(f"The protocol adds {report.overhead:.0%} to the bare calls.")
+    for each in report.memory:
+        click.echo(
+            f"Aggregating {each.clients} uploads: peak {each.peak_mb:.0f} MB, of which {each.grown_mb:.1f} to add."
+        )
+
+
 def _timed(microseconds: float | None, ratio: float | None) -> tuple[str, str]:
     if microseconds is None or ratio is None:
         return "", ""

@@ -225,7 +225,8 @@ class _LocalRun:
             if each.sensitivity is not None:
                 total.add(each.sensitivity.upload, sender=each.client)
                 self.server.take_receipt(each.sensitivity.receipt, round_, sender=each.client)
-        self.server.set_order(round_, self.server.open(total.close().to_bytes(round_), round_))
+        opened = self.server.open(total.close().to_bytes(round_), round_, workers=self.config.workers)
+        self.server.set_order(round_, opened)
 
     # One round.
 
@@ -292,7 +293,7 @@ class _LocalRun:
         if arrived < self.config.quorum:
             raise Rejected(f"{arrived:.0%} of the cluster's weight arrived, the quorum is {self.config.quorum:.0%}")
         start = time.perf_counter()
-        opened = self.server.open(total.close().to_bytes(round_), round_)
+        opened = self.server.open(total.close().to_bytes(round_), round_, workers=self.config.workers)
         return opened, time.perf_counter() - start
 
     def _describe(self, state: State, cluster: int, number: int, purpose: str, attempt: int = 0) -> Round:

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -64,3 +68,17 @@ def test_a_missing_data_file_says_how_to_get_it(tmp_path, monkeypatch):
     result = CliRunner().invoke(main, ["run", "--set", "dataset=mnist"])
     assert result.exit_code == 2
     assert "SENSECRYPT_DATA" in result.output
+
+
+def test_an_interrupted_run_says_how_to_continue(tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "sensecrypt", "run", "--out", str(out), *SMALL, "--set=rounds=500"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (out / "records.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"continue with: sensecrypt run --out {out} --resume" in told
+    assert "Traceback" not in told

@@ -52,8 +52,14 @@ def run(
         config = read_config(config_file, _settings(changes, preset))
     from sensecrypt.engines.local import run_local  # loads PyTorch: only once the settings are known to be good
 
-    with _progress(config) as on_round:
-        result = run_local(config, folder, resume=resume, on_round=on_round)
+    try:
+        with _progress(config) as on_round:
+            result = run_local(config, folder, resume=resume, on_round=on_round)
+    except KeyboardInterrupt:
+        hint = (
+            f"continue with: sensecrypt run --out {folder.path} --resume" if folder.exists() else "nothing was written"
+        )
+        raise click.ClickException(f"interrupted; {hint}") from None
     if as_json:
         click.echo(json.dumps(result.summary()))
     else:
@@ -92,18 +98,7 @@ def _show(config: RunConfig, result: Result, folder: Path) -> None:
     console, summary = Console(), result.summary()
     last = max((record["round"] for record in result.records), default=-1)
     table = Table(title=f"{config.dataset}, {config.policy}, after {last + 1} rounds", title_justify="left")
-    for column in (
-        "client",
-        "cluster",
-        "accuracy",
-        "budget",
-        "encrypted",
-        "coverage",
-        "train",
-        "select",
-        "encrypt",
-        "kB up",
-    ):
+    for column in ("client", "cluster", "accuracy", "budget", "hidden", "coverage", "train", "encrypt", "kB up"):
         table.add_column(column, justify="right")
     for record in (record for record in result.records if record["round"] == last):
         row = [str(record["client"]), str(record["cluster"]), f"{record['accuracy']:.1%}"]

@@ -33,9 +33,13 @@ class RunFolder:
         """A line of JSON for each client and round."""
         return self.path / "records.jsonl"
 
+    def exists(self) -> bool:
+        """Whether a run is here."""
+        return (self.path / "run.json").exists()
+
     def refuse_existing(self) -> None:
         """Raise if a run is here already."""
-        if (self.path / "run.json").exists():
+        if self.exists():
             fix = "choose another folder, or continue it with --resume"
             raise InvalidInput(str(self.path), "holds a run already", fix)
 

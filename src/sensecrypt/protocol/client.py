@@ -16,8 +16,8 @@ from sensecrypt.protocol.receipts import receipt
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
-MODEL_FRACTION_BITS = {16: 10, 32: 24, 64: 40}
-SENSITIVITY_FRACTION_BITS = {16: 14, 32: 30, 64: 60}
+MODEL_FRACTION_BITS = {16: 10, 32: 24, 64: 24}  # the same for 32 and 64: packed and scalar give the same models
+SENSITIVITY_FRACTION_BITS = {16: 14, 32: 30, 64: 30}
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ import hashlib
 import os
 import threading
 from collections.abc import Sequence
-from operator import mul
 from typing import TYPE_CHECKING, Protocol
 
 import gmpy2
@@ -33,6 +32,17 @@ from gmpy2 import mpz
 
 from sensecrypt import checks
 from sensecrypt.crypto.encoding import check_ints, from_bytes, pack, to_bytes
+from sensecrypt.crypto.fixedbase import (
+    LIMB,
+    LIMB_TYPE,
+    Exponents,
+    Pair,
+    Table,
+    from_limbs,
+    pairs_of,
+    power_table,
+    table_products,
+)
 from sensecrypt.crypto.parallel import spread
 from sensecrypt.crypto.scheme import Ciphertexts, RowNumbers, check_rows, check_shape, same_rows
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
@@ -41,12 +51,7 @@ from sensecrypt.profiles import DEFAULT_PROFILE, Profile, get_profile
 if TYPE_CHECKING:
     from sensecrypt.crypto.obfuscators import ObfuscatorPool
 
-Exponents = npt.NDArray[np.uint8]  # one row an exponent, little-endian
-Pair = tuple[mpz, mpz]  # (x, u) of x·(1 + u·n)
-Table = list[tuple[list[mpz], npt.NDArray[np.uint32]]]  # a row: all x, and the limbs of all u, of x·(1 + u·n)
 
-_BATCH = 256  # exponents at a time: their products and one row of the table fit a 512 kB cache
-_LIMB, _LIMB_TYPE = 4, "<u4"  # bytes; limbs are added up in 64 bits, so 2^32 numbers can be
 _SMALL_PRIMES = gmpy2.primorial(199)
 _FIX = "pass ciphertexts of this key"
 _FORGED = "has a row that is not invertible modulo n: it was forged"
@@ -272,7 +277,7 @@ class PaillierAccumulator:
         """Start from an encryption of zero with no randomness, which the first upload brings."""
         self._public = public
         self._products = [mpz(1)] * rows
-        self._totals = np.zeros((rows, public.half_bytes // _LIMB), dtype=np.uint64)
+        self._totals = np.zeros((rows, public.half_bytes // LIMB), dtype=np.uint64)
         self._used = np.zeros(rows, dtype=bool)
         self._lock = threading.Lock()
 
@@ -280,7 +285,7 @@ class PaillierAccumulator:
         """Add ciphertexts to the given rows of the sum (None: to all); nothing is changed if one is invalid."""
         first, second = self._public.halves("ciphertexts", ciphertexts)
         chosen = check_rows(rows, len(self._products), len(first))
-        square, limbs = self._public.modulus_squared, np.ascontiguousarray(second).view(_LIMB_TYPE)
+        square, limbs = self._public.modulus_squared, np.ascontiguousarray(second).view(LIMB_TYPE)
         with self._lock:
             for row, x in zip(chosen.tolist(), from_bytes(first), strict=True):
                 self._products[row] = self._products[row] * x % square
@@ -293,7 +298,7 @@ class PaillierAccumulator:
         with self._lock:
             if not chosen.size or not self._used[chosen].all():
                 raise InvalidInput("accumulator", "has rows to which nothing was added", "add at least one upload")
-            products, totals = [self._products[row] for row in chosen.tolist()], _from_limbs(self._totals[chosen])
+            products, totals = [self._products[row] for row in chosen.tolist()], from_limbs(self._totals[chosen])
         return self._public.write(self._public._pairs("an upload", products, totals))
 
 
@@ -357,71 +362,3 @@ def hide(public: PublicKey, obfuscators: Sequence[Pair], plaintexts: Sequence[mp
     """(1 + m·n) · obfuscator, for each pair: deterministic, the part that test vectors check."""
     n = public.modulus
     return [(x, (u + m) % n) for (x, u), m in zip(obfuscators, plaintexts, strict=True)]
-
-
-def pairs_of(products: Sequence[mpz], totals: Sequence[mpz], n: mpz) -> list[Pair]:
-    """(x, u) with x·(1 + u·n) = product·(1 + total·n) modulo n²; a ZeroDivisionError if one is no unit."""
-    divided = [divmod(product, n) for product in products]
-    inverses = _inverses([rest for _, rest in divided], n)
-    return [
-        (rest, (total + quotient * inverse) % n)
-        for (quotient, rest), inverse, total in zip(divided, inverses, totals, strict=True)
-    ]
-
-
-def power_table(base: mpz, *, rows: int, prime: mpz) -> Table:
-    """Row j holds base^(d·256^j) mod prime² for d = 0 … 255, as all x and all u of x·(1 + u·prime).
-
-    The number of rows is even; `prime` is n itself on the public side, p or q on the secret side.
-    """
-    square, width = prime * prime, _LIMB * -(-prime.bit_length() // (8 * _LIMB))
-    table = []
-    for _ in range(rows):
-        powers = [mpz(1)]
-        for _ in range(255):
-            powers.append(powers[-1] * base % square)
-        base = powers[-1] * base % square
-        pairs = pairs_of(powers, [mpz(0)] * 256, prime)
-        table.append(([x for x, _ in pairs], to_bytes([u for _, u in pairs], width).view(_LIMB_TYPE)))
-    return table
-
-
-def table_products(table: Table, exponents: Exponents, square: mpz) -> tuple[list[mpz], list[mpz]]:
-    """All X and all U with base^a = X·(1 + U·prime) modulo prime²: the inner loop of encryption.
-
-    Row by row for a batch of exponents: one row fits the processor's cache, the whole table does not.
-    """
-    products: list[mpz] = []
-    totals: list[mpz] = []
-    for start in range(0, len(exponents), _BATCH):
-        batch = exponents[start : start + _BATCH]
-        product = [mpz(1)] * len(batch)
-        total = np.zeros((len(batch), table[0][1].shape[1]), dtype=np.uint64)
-        for row in range(0, len(table), 2):  # two factors at a time: one reduction for both
-            (xs, us), (ys, vs), (i, j) = table[row], table[row + 1], batch.T[row : row + 2]
-            factors = map(mul, map(xs.__getitem__, i.tolist()), map(ys.__getitem__, j.tolist()))
-            product = [p % square for p in map(mul, product, factors)]
-            total += us[i]
-            total += vs[j]
-        products += product
-        totals += _from_limbs(total)
-    return products, totals
-
-
-def _from_limbs(limbs: npt.NDArray[np.uint64]) -> list[mpz]:
-    """Sums of numbers, limb by limb and without carries, as numbers."""
-    low, high = (from_bytes(part.astype(_LIMB_TYPE).view(np.uint8)) for part in (limbs, limbs >> np.uint64(8 * _LIMB)))
-    return [a + (b << 8 * _LIMB) for a, b in zip(low, high, strict=True)]
-
-
-def _inverses(numbers: Sequence[mpz], modulus: mpz) -> list[mpz]:
-    """All inverses by one inversion and three multiplications each (Montgomery's trick)."""
-    prefix = [mpz(1)]
-    for number in numbers:
-        prefix.append(prefix[-1] * number % modulus)
-    inverse = gmpy2.invert(prefix[-1], modulus)
-    result = []
-    for number, before in zip(reversed(numbers), reversed(prefix[:-1]), strict=True):
-        result.append(inverse * before % modulus)
-        inverse = inverse * number % modulus
-    return result[::-1]

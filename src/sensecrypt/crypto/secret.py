@@ -23,18 +23,9 @@ from gmpy2 import mpz
 
 from sensecrypt import checks
 from sensecrypt.crypto.encoding import from_bytes, rows_of, to_bytes, unpack
+from sensecrypt.crypto.fixedbase import Exponents, Pair, Table, pairs_of, power_table, table_products
 from sensecrypt.crypto.obfuscators import ObfuscatorPool
-from sensecrypt.crypto.paillier import (
-    Exponents,
-    Pair,
-    PublicKey,
-    Table,
-    encrypt_rows,
-    integer,
-    pairs_of,
-    power_table,
-    table_products,
-)
+from sensecrypt.crypto.paillier import PublicKey, encrypt_rows, integer
 from sensecrypt.crypto.parallel import spread
 from sensecrypt.crypto.scheme import Ciphertexts, Ints
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey

@@ -20,7 +20,7 @@ def test_what_is_said_goes_above_the_preset_and_the_preset_above_the_defaults():
 
 def test_text_is_converted_to_the_keys_type():
     config = make_config({"rounds": "5", "C": "0.5", "cpus": "4,2", "dataset": "mnist"})
-    assert (config.rounds, config.C, config.cpus, config.dataset) == (5, 0.5, (4.0, 2.0), "mnist")
+    assert (config.rounds, config.C, config.cpus, config.dataset) == (5, 0.5, ((4.0, 2.0),), "mnist")
 
 
 def test_settings_survive():
@@ -31,7 +31,7 @@ def test_settings_survive():
 def test_a_file_is_read_and_the_command_line_goes_above_it(tmp_path):
     (tmp_path / "run.toml").write_text('dataset = "mnist"\nrounds = 7\nbandwidths = [1.0, 2.0]\n')
     config = read_config(tmp_path / "run.toml", {"rounds": "9"})
-    assert (config.dataset, config.rounds, config.bandwidths) == ("mnist", 9, (1.0, 2.0))
+    assert (config.dataset, config.rounds, config.bandwidths) == ("mnist", 9, ((1.0, 2.0),))
 
 
 def test_an_unknown_key_gets_the_nearest_match():

@@ -16,20 +16,29 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
+from sensecrypt.types import Device
+
+Rows = tuple[tuple[float, ...], ...]
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "layout": "prefix",
         "profile": "paillier-2048",
         "objective": "protect",
+        "budget": "deadline",
+        "on_infeasible": "security",
         "sensitivities": "sketch",
+        "sensitivity_samples": 512,
         "key_mode": "dkms",
     },
     "paper": {
         "layout": "individual",
         "profile": "paillier-2048-scalar",
         "objective": "balance",
+        "budget": "paper",
+        "on_infeasible": "budget",
         "sensitivities": "clear",
+        "sensitivity_samples": 0,
         "key_mode": "dkms",
     },
 }
@@ -48,16 +57,23 @@ class RunConfig:
         seed: of partition, initial model and batches. Keys and ciphertexts are random whatever it is.
         preset: what holds where nothing else is said.
         policy: who encrypts what.
+        ratio: share of the model that policies without budgets encrypt.
+        crypto: `real`, or `calibrated`: nothing is encrypted, and what it would have cost is charged; for experiments.
+        randomness: `fresh`, or `ahead`: made before the round, in a device's idle time.
         layout: `prefix`, `blocks` or `individual`.
         profile: the parameter set of the encryption.
         key_mode: `dkms` (a key server decrypts) or `shared-key` (clients do).
         sensitivities: what clients send for clustering: a keyed `sketch`, or the vector itself in the `clear`.
         clustering: `auto`, or `none` for one model for all.
         objective: `protect` or `balance`.
+        budget: what a device may encrypt: by the `paper` from CPUs and bandwidth; or what keeps the round's `deadline`.
+        slack: of the deadline, relative to the slowest client's round without encryption.
+        grace: of the deadline, in seconds; the longer of both counts.
         B: of the security floor.
         C: of the security floor.
         max_mi: bound on the mutual information in bits; negative: none.
         on_infeasible: `error`, `budget` or `security`.
+        sensitivity_samples: samples that a round's sensitivities are computed on; 0: all.
         order_refresh: rounds after which a cluster's order is made anew.
         min_contributors: uploads without which no sum is decrypted.
         quorum: share of a cluster's weight that must arrive.
@@ -66,8 +82,9 @@ class RunConfig:
         learning_rate: of training.
         momentum: of training.
         workers: processes that play the clients.
-        cpus: of the devices, dealt out in turn.
-        bandwidths: of the devices in megabytes a second, dealt out in turn.
+        cpus: of the devices, dealt out in turn; several rows: round by round, the last one stays.
+        bandwidths: of the devices in megabytes a second, likewise.
+        server_cpus: of aggregator and key server.
     """
 
     dataset: str = "digits"
@@ -78,16 +95,23 @@ class RunConfig:
     seed: int = 0
     preset: Literal["default", "paper"] = "default"
     policy: str = "sensecrypt"
+    ratio: float = 0.1
+    crypto: Literal["real", "calibrated"] = "real"
+    randomness: Literal["fresh", "ahead"] = "fresh"
     layout: Literal["prefix", "blocks", "individual"] = "prefix"
     profile: str = "paillier-2048"
     key_mode: Literal["dkms", "shared-key"] = "dkms"
     sensitivities: Literal["sketch", "clear"] = "sketch"
     clustering: Literal["auto", "none"] = "auto"
     objective: Literal["protect", "balance"] = "protect"
+    budget: Literal["paper", "deadline"] = "deadline"
+    slack: float = 0.1
+    grace: float = 1.0
     B: float = 1.3
     C: float = 0.7
     max_mi: float = 2.0
-    on_infeasible: Literal["error", "budget", "security"] = "budget"
+    on_infeasible: Literal["error", "budget", "security"] = "security"
+    sensitivity_samples: int = 512
     order_refresh: int = 5
     min_contributors: int = 2
     quorum: float = 0.5
@@ -96,8 +120,9 @@ class RunConfig:
     learning_rate: float = 0.05
     momentum: float = 0.5
     workers: int = 2
-    cpus: tuple[float, ...] = (24, 16, 12, 10, 8)
-    bandwidths: tuple[float, ...] = (50, 45, 40, 35, 30)
+    cpus: Rows = ((24, 16, 12, 10, 8),)
+    bandwidths: Rows = ((50, 45, 40, 35, 30),)
+    server_cpus: float = 104  # the paper's server
 
     def __post_init__(self) -> None:
         """Refuse what could not run."""
@@ -107,15 +132,31 @@ class RunConfig:
         checks.number("quorum", self.quorum, low=0.0, high=1.0, open_low=True)
         checks.number("learning_rate", self.learning_rate, low=0.0, open_low=True)
         checks.number("momentum", self.momentum, low=0.0, high=1.0)
+        checks.number("slack", self.slack, low=0.0)
+        checks.number("grace", self.grace, low=0.0)
+        checks.number("ratio", self.ratio, low=0.0, high=1.0)
+        checks.number("server_cpus", self.server_cpus, low=0.0, open_low=True)
+        checks.whole("sensitivity_samples", self.sensitivity_samples, low=0)
         checks.number("B", self.B, low=0.0)
         checks.number("C", self.C, low=0.0, high=1.0)
         for name in ("cpus", "bandwidths"):
-            if not getattr(self, name) or min(getattr(self, name)) <= 0:
-                raise InvalidInput(name, "are not positive numbers", "give at least one positive number")
+            rows = getattr(self, name)
+            if not rows or not all(rows) or min(map(min, rows)) <= 0:
+                raise InvalidInput(name, "are not all positive numbers", "give every device more than 0")
         profile = get_profile(self.profile)
         if self.layout == "individual" and profile.slots > 1:
             fix = "choose profile paillier-2048-scalar, or layout blocks or prefix"
             raise InvalidInput("layout", f"individual needs one value a ciphertext, {profile.name} packs", fix)
+        if self.randomness == "ahead" and profile.scheme != "paillier":
+            fix = "choose randomness fresh, or a paillier profile"
+            raise InvalidInput("randomness", f"cannot be made ahead for {profile.name}", fix)
+
+    def devices(self, number: int) -> list[Device]:
+        """What every client has in that round."""
+        cpus, bandwidths = (rows[min(max(number, 0), len(rows) - 1)] for rows in (self.cpus, self.bandwidths))
+        return [
+            Device(cpus[client % len(cpus)], bandwidths[client % len(bandwidths)]) for client in range(self.clients)
+        ]
 
 
 def make_config(settings: Mapping[str, Any]) -> RunConfig:
@@ -151,7 +192,8 @@ def read_config(path: Path | None, changes: Mapping[str, Any]) -> RunConfig:
 def to_settings(config: RunConfig) -> dict[str, Any]:
     """All settings as plain values, for JSON."""
     return {
-        key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(config).items()
+        key: [list(row) for row in value] if isinstance(value, tuple) else value
+        for key, value in dataclasses.asdict(config).items()
     }
 
 
@@ -161,8 +203,7 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
         return checks.choice(key, str(value), get_args(kind))
     try:
         if get_origin(kind) is tuple:
-            parts = value.split(",") if isinstance(value, str) else value
-            return tuple(float(part) for part in parts)
+            return _rows(value)
         if kind is int and isinstance(value, float) and value != int(value):
             raise ValueError("not whole")
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
@@ -171,3 +212,12 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
     except (TypeError, ValueError):
         name = "numbers" if get_origin(kind) is tuple else {int: "a whole number", float: "a number"}.get(kind, "text")
         raise InvalidInput(key, f"is {value!r}", f"give {name}") from None
+
+
+def _rows(value: Any) -> Rows:
+    """Numbers by round and device: `"24,16; 24,8"`, a list, or a list of lists."""
+    if isinstance(value, str):
+        value = [row.split(",") for row in value.split(";")]
+    elif not any(isinstance(row, (list, tuple)) for row in value):
+        value = [value]
+    return tuple(tuple(float(part) for part in row) for row in value)

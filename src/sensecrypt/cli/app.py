@@ -11,6 +11,7 @@ import click
 
 from sensecrypt._version import __version__
 from sensecrypt.cli.bench import bench
+from sensecrypt.cli.compare import compare
 from sensecrypt.cli.keys import keys
 from sensecrypt.cli.run import run
 from sensecrypt.errors import InvalidInput, SenseCryptError
@@ -37,5 +38,6 @@ def main() -> None:
 
 
 main.add_command(bench)
+main.add_command(compare)
 main.add_command(keys)
 main.add_command(run)

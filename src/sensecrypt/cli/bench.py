@@ -180,6 +180,48 @@ def protocol(repeats: int, seed: int, as_json: bool) -> None:
         )
 
 
+@bench.command()
+@click.option(
+    "--model",
+    "models",
+    default=("mlp", "alexnet"),
+    show_default=True,
+    multiple=True,
+    type=click.Choice(["mlp", "alexnet"]),
+)
+@click.option("--samples", default=200, show_default=True, type=click.IntRange(1, 100_000), help="As in the paper.")
+@_repeats
+@_seed
+@_json
+def sensitivity(models: tuple[str, ...], samples: int, repeats: int, seed: int, as_json: bool) -> None:
+    """What the sensitivities of SenseCrypt, MaskCrypt and FedML-HE cost, next to the paper's figures."""
+    from sensecrypt.bench import sensitivity as module
+
+    with _status() as status:
+        report = module.run(models, samples=samples, repeats=repeats, seed=seed, on_step=status.update)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    for measured in report.models:
+        _show(
+            f"Sensitivity of {measured.parameters:,} parameters ({measured.model}) on {measured.samples:,} samples, "
+            f"gradients included, one core (medians of {repeats}, seconds)",
+            ("method", "paper", "here"),
+            [
+                (
+                    row.method,
+                    "" if row.paper_seconds is None else f"{row.paper_seconds:,.0f}",
+                    f"about {row.seconds:,.0f}, extrapolated" if row.extrapolated else f"{row.seconds:.4f}",
+                )
+                for row in measured.rows
+            ],
+        )
+        click.echo(
+            f"Extrapolated: {report.timed_passes} of {measured.parameters * measured.samples:,} backward passes were "
+            f"timed. Our map of FedML-HE's measure needs {measured.map_mb:.0f} MB."
+        )
+
+
 def _timed(microseconds: float | None, ratio: float | None) -> tuple[str, str]:
     if microseconds is None or ratio is None:
         return "", ""

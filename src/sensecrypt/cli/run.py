@@ -18,7 +18,8 @@ from sensecrypt.config import PRESETS, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from sensecrypt.engines.local import OnRound, Result
+    from sensecrypt.engines.local import OnRound
+    from sensecrypt.engines.result import Result
 
 
 @click.command()
@@ -49,7 +50,7 @@ def run(
             raise InvalidInput("--resume", "continues a run as it was configured", "give it --out and nothing else")
         config = folder.read_config()
     else:
-        config = read_config(config_file, _settings(changes, preset))
+        config = read_config(config_file, parse_settings(changes, preset))
     from sensecrypt.engines.local import run_local  # loads PyTorch: only once the settings are known to be good
 
     try:
@@ -66,7 +67,8 @@ def run(
         _show(config, result, folder.path)
 
 
-def _settings(changes: tuple[str, ...], preset: str | None) -> dict[str, Any]:
+def parse_settings(changes: tuple[str, ...], preset: str | None) -> dict[str, Any]:
+    """What `--set` and `--preset` say."""
     settings: dict[str, Any] = {} if preset is None else {"preset": preset}
     for change in changes:
         key, equals, value = change.partition("=")

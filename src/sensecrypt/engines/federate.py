@@ -9,8 +9,9 @@ from typing import Any
 from torch import nn
 
 from sensecrypt.config import make_config
-from sensecrypt.engines.local import Result, run_local
+from sensecrypt.engines.local import run_local
 from sensecrypt.engines.problem import own_problem
+from sensecrypt.engines.result import Result
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput
 from sensecrypt.types import Device

@@ -7,97 +7,82 @@ alone: not on keys, masks, workers or who arrives first.
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import dataclass
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from sensecrypt.algo.budget import encryption_budgets
 from sensecrypt.algo.clustering import cluster_clients
+from sensecrypt.algo.ordering import descending_order
 from sensecrypt.config import RunConfig
-from sensecrypt.crypto.keys import generate_keypair
+from sensecrypt.engines import jacobian
+from sensecrypt.engines.budgets import Budgets
+from sensecrypt.engines.clock import SETUP, Prices
+from sensecrypt.engines.keyring import Keyring, make_keys
+from sensecrypt.engines.meter import work_seconds
 from sensecrypt.engines.problem import Problem, configured_problem
+from sensecrypt.engines.result import Record, Result
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.training import accuracy_by_class, warm_up
-from sensecrypt.engines.work import Done, Task, Vector, World, describe_data, play_round, seal_initial_sensitivity
+from sensecrypt.engines.work import (
+    Described,
+    Done,
+    Proposed,
+    Task,
+    Vector,
+    World,
+    describe_data,
+    play_round,
+    propose_blocks,
+    seal_ranking,
+)
+from sensecrypt.engines.workers import Workers
 from sensecrypt.errors import Rejected, SenseCryptError
 from sensecrypt.models import get_vector, layout, set_vector
 from sensecrypt.policies import get_policy
+from sensecrypt.policies.maskcrypt import expose
+from sensecrypt.policies.situation import blocks_of
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.client import read_model
-from sensecrypt.protocol.keyserver import KeyServer, Opened
+from sensecrypt.protocol.keyserver import Opened
+from sensecrypt.protocol.messages import Aggregate, Proposal
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sharedkey import SharedKeyClients
 from sensecrypt.rng import derive_rng
+from sensecrypt.types import BoolVector, Mask
 
 RUN_NAME = "local"
 MAX_ATTEMPTS = 2
+INDEX_BYTES = 4  # of a parameter's number, when an order is handed out
 
 OnRound = Callable[[int, float, float], None]
 Intercept = Callable[[int, int, bytes], bytes | None]
-_WORLD: list[World] = []  # in a worker process: what it inherited when it was forked
+Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass
 class State:
-    """What changes from round to round, and what a checkpoint holds."""
+    """What changes from round to round, and what a checkpoint holds.
+
+    Attributes:
+        next_round: the first that was not played.
+        labels: the cluster of each client.
+        why: there are these clusters.
+        vectors: the model of each cluster.
+        exposed: what an adversary knows of each of them, for policies that ask.
+        rankings: of each cluster's parameters, for policies that rank once.
+    """
 
     next_round: int
-    labels: np.ndarray[Any, np.dtype[np.int64]]
+    labels: Ints
     why: str
     vectors: list[Vector]
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came of a run."""
-
-    vectors: list[Vector]
-    labels: list[int]
-    accuracy: list[float]
-    records: list[dict[str, Any]]
-    wall_seconds: float
-    why_clusters: str
-    build: Callable[[], nn.Module]
-
-    def models(self) -> list[nn.Module]:
-        """The trained model of each cluster."""
-        trained = []
-        for vector in self.vectors:
-            model = self.build()
-            set_vector(model, vector)
-            trained.append(model)
-        return trained
-
-    def summary(self) -> dict[str, Any]:
-        """The object that `sensecrypt run --json` prints."""
-        played = [record for record in self.records if "encrypted_share" in record]
-        return {
-            "model_sha256": [hashlib.sha256(vector.tobytes()).hexdigest() for vector in self.vectors],
-            "clusters": self.labels,
-            "accuracy": float(np.mean(self.accuracy)),
-            "accuracy_per_client": self.accuracy,
-            "encrypted_share": _mean(played, "encrypted_share"),
-            "coverage": _mean(played, "coverage"),
-            "rounds": 1 + max((record["round"] for record in self.records), default=-1),
-            "wall_seconds": self.wall_seconds,
-            "bytes_up": sum(record["bytes_up"] for record in played),
-            "bytes_down": sum(record["bytes_down"] for record in played),
-        }
-
-
-def _mean(records: Sequence[dict[str, Any]], key: str) -> float:
-    return float(np.mean([record[key] for record in records])) if records else 0.0
+    exposed: list[Vector]
+    rankings: list[Ints | None]
 
 
 def run_local(
@@ -108,6 +93,8 @@ def run_local(
     resume: bool = False,
     on_round: OnRound | None = None,
     intercept: Intercept | None = None,
+    memo: Path | None = None,
+    prices: Prices | None = None,
 ) -> Result:
     """Play a whole run.
 
@@ -118,11 +105,13 @@ def run_local(
         resume: continue the run that is in `folder`.
         on_round: told after each round: its number, the mean accuracy, the mean encrypted share.
         intercept: stands between clients and aggregator, for tests: returns the bytes that arrive, or None.
+        memo: a folder where training results are kept, shared by runs of the same problem.
+        prices: what a ciphertext costs in a calibrated run; None: as measured at its start.
     """
     if not resume:
         folder.refuse_existing()
     get_policy(config.policy)
-    run = _LocalRun(config, problem or configured_problem(config), folder, on_round, intercept)
+    run = _LocalRun(config, problem or configured_problem(config), folder, on_round, intercept, memo, prices)
     if not resume:
         folder.create(config)  # only now: what could not even start leaves nothing behind
     return run.play(resume)
@@ -136,106 +125,128 @@ class _LocalRun:
         folder: RunFolder,
         on_round: OnRound | None,
         intercept: Intercept | None,
+        memo: Path | None,
+        prices: Prices | None,
     ) -> None:
         torch.set_num_threads(1)  # before any computation: workers are forked from this process
         warm_up()
+        if get_policy(config.policy).ranks_by == "jacobian":
+            jacobian.warm_up()
         self.config, self.folder, self.on_round, self.intercept = config, folder, on_round, intercept
-        self.problem = problem
+        self.problem, self.policy = problem, get_policy(config.policy)
         self.samples = np.array([len(labels) for _, labels in problem.clients])
-        _, secret = generate_keypair(config.profile)
-        if config.key_mode == "shared-key":
-            self.server: KeyServer = SharedKeyClients(secret)
-        else:
-            self.server = KeyServer(secret, min_contributors=min(config.min_contributors, config.clients))
-        key = secret if config.key_mode == "shared-key" else secret.public
-        if config.policy != "plaintext":
-            key.encrypt([0])  # builds the tables, which workers inherit
-        self.world = World(config, problem.build, problem.clients, key)
+        self.size = get_vector(problem.build()).size
+        self.profile = get_profile(config.profile)
+        if self.policy.uses_ratio:
+            block = min(self.profile.slots, self.size)
+            blocks_of(config.ratio, -(-self.size // block), block)  # refuses what would encrypt nothing
+        self.keys: Keyring = make_keys(config, prices)
+        self.server = self.keys.server
+        self.world = World(config, problem.build, problem.clients, self.keys.clients, memo)
         self.histograms = [
             np.bincount(labels.numpy(), minlength=problem.classes) / len(labels) for _, labels in problem.clients
         ]
 
     def play(self, resume: bool) -> Result:
         start = time.perf_counter()
-        with self._workers():
+        with Workers(self.world, self.config.workers) as self.workers:
             state = self._resumed() if resume else None
             if state is None:
-                state = self._cluster()
-                self._first_orders(state)
+                state = self._set_up()
                 self._checkpoint(state)
-            self.budgets = self._budgets(state)
+            self.budgets = Budgets(self.config, state.labels, self.size)
+            self.budgets.learn(self.folder.records())
             accuracy = self._accuracies(state)
             for number in range(state.next_round, self.config.rounds):
                 records = self._round(state, number)
                 state.next_round = number + 1
                 accuracy = self._accuracies(state)
-                for record in records:
+                clients = [record for record in records if "client" in record]
+                for record in clients:
                     record["accuracy"] = accuracy[record["client"]]
                 self.folder.append(records)
                 self._checkpoint(state)
-                shares = [record["encrypted_share"] for record in records if "encrypted_share" in record]
+                self.budgets.learn(records)
+                shares = [record["encrypted_share"] for record in clients if "encrypted_share" in record]
                 if self.on_round is not None:
                     self.on_round(number, float(np.mean(accuracy)), float(np.mean(shares)) if shares else 0.0)
         self.folder.save_models(state.vectors, layout(self.problem.build()))
         seconds = time.perf_counter() - start
-        records, build = self.folder.records(), self.problem.build
-        return Result(state.vectors, state.labels.tolist(), accuracy, records, seconds, state.why, build)
+        log, build = self.folder.records(), self.problem.build
+        return Result(self.config, state.vectors, state.labels.tolist(), accuracy, log, seconds, state.why, build)
 
     @property
     def _ordered(self) -> bool:
-        """Whether clusters have an order of their parameters."""
-        return self.config.layout == "prefix" and self.config.policy != "plaintext"
+        """Whether clusters have a secret order of their parameters."""
+        return self.config.layout == "prefix" and self.policy.ranks_by is not None
 
     # Setting up.
 
-    def _cluster(self) -> State:
+    def _set_up(self) -> State:
         initial = get_vector(self.problem.build())
+        clients = range(self.config.clients)
+        facts: dict[int, Record] = {client: {"bytes_up": 0, "bytes_down": initial.nbytes} for client in clients}
         labels, why = np.zeros(self.config.clients, dtype=np.int64), "clustering is off"
         if self.config.clustering == "auto":
             seed = self.server.sketch_seed(RUN_NAME) if self.config.sensitivities == "sketch" else None
-            rows = self._map(describe_data, [(client, initial, seed) for client in range(self.config.clients)])
-            clusters = cluster_clients(np.array(rows), random_state=derive_rng(self.config.seed, "clustering"))
+            described: list[Described] = self.workers.map(
+                describe_data, [(client, initial, seed) for client in clients]
+            )
+            rows = np.array([each.row for each in described])
+            clusters = cluster_clients(rows, random_state=derive_rng(self.config.seed, "clustering"))
             labels, why = clusters.labels, clusters.why
-        return State(0, labels, why, [initial.copy() for _ in range(int(labels.max()) + 1)])
+            for client, each in enumerate(described):
+                _add(facts[client], each.facts)
+        count = int(labels.max()) + 1
+        state = State(0, labels, why, [initial] * count, [initial] * count, [None] * count)
+        records = [{"round": SETUP, "cluster": int(labels[client]), "client": client} for client in clients]
+        if self._ordered or self.policy.ranks_by == "jacobian":
+            records += [self._first_ranking(state, cluster, facts) for cluster in range(count)]
+        for record in records:
+            if "client" in record:
+                record |= facts[record["client"]]
+        self.folder.append(records)
+        return state
 
-    def _budgets(self, state: State) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """α by device and cluster, capped so that no block is encrypted by fewer than `min_contributors`."""
-        clients = np.arange(self.config.clients)
-        cpus, bandwidths = (np.array(kind)[clients % len(kind)] for kind in (self.config.cpus, self.config.bandwidths))
-        budgets = encryption_budgets(bandwidths, cpus, clusters=state.labels)
-        for cluster in range(len(state.vectors)):
-            members = np.flatnonzero(state.labels == cluster)
-            rank = min(self.config.min_contributors, members.size)
-            budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
-        return budgets
-
-    def _first_orders(self, state: State) -> None:
+    def _first_ranking(self, state: State, cluster: int, facts: dict[int, Record]) -> Record:
+        round_ = self._describe(state, cluster, 0, "sensitivity")
+        seed = self.server.receipt_seed(round_)
+        calls = [(client, state.vectors[cluster], round_, seed) for client in round_.weights]
+        done: list[Done] = self.workers.map(seal_ranking, calls)
+        opened, record = self._sum_sensitivities(round_, done, {"round": SETUP, "cluster": cluster, "server": True})
         if not self._ordered:
-            return
-        for cluster, vector in enumerate(state.vectors):
-            round_ = self._describe(state, cluster, 0, "sensitivity")
-            seed = self.server.receipt_seed(round_)
-            done = self._map(seal_initial_sensitivity, [(client, vector, round_, seed) for client in round_.weights])
-            self._new_order(round_, done)
+            state.rankings[cluster], _ = descending_order(np.maximum(opened.values, 0).astype(np.float64))
+        for each in done:
+            _add(facts[each.client], {**(each.facts or {}), "bytes_down": INDEX_BYTES * self.size})
+        return record
 
-    def _new_order(self, round_: Round, done: Sequence[Done]) -> None:
-        """Sum encrypted sensitivities and let the key server make an order of them; the aggregator learns nothing."""
-        total = RoundSum(round_, self.server.public)
+    def _sum_sensitivities(self, round_: Round, done: Sequence[Done], record: Record) -> tuple[Opened, Record]:
+        """Sum encrypted sensitivities; the key server may make an order of them, the aggregator learns nothing."""
+        failures = [each.failure for each in done if each.failure]
+        if len(failures) == len(done) and failures:
+            raise SenseCryptError(f"no client of cluster {round_.cluster} could take part: {failures[0]}")
+        self.keys.meter.take()
+        start = work_seconds()
+        total = RoundSum(round_, self.keys.public)
         for each in done:
             if each.sensitivity is not None:
                 total.add(each.sensitivity.upload, sender=each.client)
                 self.server.take_receipt(each.sensitivity.receipt, round_, sender=each.client)
         opened = self.server.open(total.close().to_bytes(round_), round_, workers=self.config.workers)
-        self.server.set_order(round_, opened)
+        if self._ordered:
+            self.server.set_order(round_, opened)
+        self._charge(record, start, "aggregate_seconds")
+        return opened, record
 
     # One round.
 
-    def _round(self, state: State, number: int) -> list[dict[str, Any]]:
-        records: list[dict[str, Any]] = []
+    def _round(self, state: State, number: int) -> list[Record]:
+        records: list[Record] = []
+        budgets = self.budgets.of_round(number, refresh=self._refresh_due(number))
         for cluster in range(len(state.vectors)):
             for attempt in range(MAX_ATTEMPTS):
                 try:
-                    records += self._cluster_round(state, cluster, number, attempt)
+                    records += self._cluster_round(state, cluster, number, attempt, budgets)
                     break
                 except Rejected as error:
                     reason = str(error)
@@ -245,37 +256,115 @@ class _LocalRun:
                 )
         return records
 
-    def _cluster_round(self, state: State, cluster: int, number: int, attempt: int) -> list[dict[str, Any]]:
+    def _refresh_due(self, number: int) -> bool:
+        due = (number + 1) % self.config.order_refresh == 0 and number + 1 < self.config.rounds
+        return due and self._ordered and self.policy.ranks_by == "sensitivity"
+
+    def _cluster_round(
+        self,
+        state: State,
+        cluster: int,
+        number: int,
+        attempt: int,
+        budgets: np.ndarray[Any, np.dtype[np.float64]],
+    ) -> list[Record]:
         round_ = self._describe(state, cluster, number, "model", attempt)
         refresh = None
-        due = (number + 1) % self.config.order_refresh == 0 and number + 1 < self.config.rounds
-        if due and self._ordered:
+        if self._refresh_due(number):
             after = self._describe(state, cluster, number + 1, "sensitivity", attempt)
             refresh = (after, self.server.receipt_seed(after))
-        order = self.server.order(RUN_NAME, cluster) if self.config.layout == "prefix" else None
+        order = self.server.order(RUN_NAME, cluster) if self._ordered else None
         seed = self.server.receipt_seed(round_)
+        ranking, exposed = state.rankings[cluster], state.exposed[cluster] if self.policy.propose else None
+        vector = state.vectors[cluster]
         tasks = [
-            (Task(client, round_, state.vectors[cluster], order, float(self.budgets[client]), seed, refresh),)
+            Task(client, round_, vector, order, ranking, exposed, float(budgets[client]), seed, refresh)
             for client in round_.weights
         ]
-        total = RoundSum(round_, self.server.public)
-        done: list[Done] = []
+        facts: dict[int, Record] = {task.client: {"bytes_down": 0} for task in tasks}
+        left_out: dict[int, str] = {}
+        if self.policy.propose is not None:
+            tasks = self._agree(round_, tasks, facts, left_out)
+        server: Record = {"round": number, "cluster": cluster, "server": True}
+        total, done = self._collect(round_, tasks, facts, left_out, server)
+        opened, aggregate, size = self._open(round_, total, server)
+        state.vectors[cluster] = read_model(opened.values, opened.weight, round_)
+        hidden = Mask(aggregate.mask.flags, aggregate.mask.size, aggregate.mask.block, order)
+        server["union_share"] = hidden.share
+        state.exposed[cluster] = expose(state.exposed[cluster], hidden.to_array(), state.vectors[cluster])
+        if self.config.key_mode == "shared-key":
+            opening = {key: server.pop(key) for key in ("open_seconds", "decrypt_seconds", "decrypted_blocks")}
+            for client in facts:
+                _add(facts[client], {**opening, "bytes_down": size})
+        else:
+            for client in facts:
+                _add(facts[client], {"bytes_down": state.vectors[cluster].nbytes})
+        if refresh is not None:
+            self._sum_sensitivities(refresh[0], done, server)
+            for each in done:
+                _add(facts[each.client], {"bytes_down": INDEX_BYTES * self.size})
         records = []
-        for each in self._as_done(play_round, tasks):
-            record: dict[str, Any] = {"round": number, "cluster": cluster, "client": each.client, **(each.facts or {})}
+        for client in sorted(facts):
+            told = {"left_out": left_out[client]} if client in left_out else facts[client]
+            records.append({"round": number, "cluster": cluster, "client": client, **told})
+        return [*records, server]
+
+    def _agree(
+        self, round_: Round, tasks: Sequence[Task], facts: dict[int, Record], left_out: dict[int, str]
+    ) -> list[Task]:
+        """The first of two exchanges: clients train and propose, the aggregator makes one mask of it."""
+        proposed: dict[int, Proposed] = {}
+        proposals: dict[int, Proposal] = {}
+        limit = blocks_of(self.config.ratio, round_.blocks, round_.block)
+        for each in self.workers.as_done(propose_blocks, [(task,) for task in tasks], died=_died_proposing):
+            try:
+                if each.message is None:
+                    raise Rejected(each.failure or "the client died")
+                proposal = Proposal.from_bytes(each.message, round_)
+                if proposal.blocks.size > limit:
+                    raise Rejected(
+                        f"client {each.client} proposes {proposal.blocks.size:,} blocks, {limit:,} are allowed"
+                    )
+                proposals[each.client] = proposal
+                proposed[each.client] = each
+            except Rejected as error:
+                left_out[each.client] = str(error)
+        if not proposals or self.policy.agree is None:
+            raise Rejected("no proposal arrived")
+        agreed: BoolVector = self.policy.agree(
+            [proposals[client].blocks for client in sorted(proposals)], round_.blocks, limit
+        )
+        for client, each in proposed.items():
+            _add(facts[client], {"bytes_down": -(-agreed.size // 8), "propose_bytes": len(each.message or b"")})
+        return [
+            replace(task, agreed=agreed, trained=proposed[task.client].trained)
+            for task in tasks
+            if task.client in proposed
+        ]
+
+    def _collect(
+        self,
+        round_: Round,
+        tasks: Sequence[Task],
+        facts: dict[int, Record],
+        left_out: dict[int, str],
+        server: Record,
+    ) -> tuple[RoundSum, list[Done]]:
+        """Let the clients play, and add what arrives as it arrives."""
+        total = RoundSum(round_, self.keys.public)
+        arrived: list[Done] = []
+        for each in self.workers.as_done(play_round, [(task,) for task in tasks], died=_died):
+            self.keys.meter.take()
+            start = work_seconds()
             try:
                 self._deliver(each, round_, total)
-                done.append(each)
+                arrived.append(each)
+                _add(facts[each.client], each.facts or {})
+                facts[each.client]["bytes_up"] += facts[each.client].get("propose_bytes", 0)
             except Rejected as error:
-                record = {"round": number, "cluster": cluster, "client": each.client, "left_out": str(error)}
-            records.append(record)
-        opened, seconds = self._open(round_, total)
-        state.vectors[cluster] = read_model(opened.values, opened.weight, round_)
-        if refresh is not None:
-            self._new_order(refresh[0], done)
-        for record in records:
-            record |= {"bytes_down": state.vectors[cluster].nbytes, "open_seconds": seconds}
-        return sorted(records, key=lambda record: int(record["client"]))
+                left_out[each.client] = str(error)
+            self._charge(server, start, "aggregate_seconds")
+        return total, arrived
 
     def _deliver(self, done: Done, round_: Round, total: RoundSum) -> None:
         if done.model is None:
@@ -288,20 +377,38 @@ class _LocalRun:
         total.add(data, sender=done.client)
         self.server.take_receipt(done.model.receipt, round_, sender=done.client)
 
-    def _open(self, round_: Round, total: RoundSum) -> tuple[Opened, float]:
+    def _open(self, round_: Round, total: RoundSum, server: Record) -> tuple[Opened, Aggregate, int]:
+        """Close the sum and let whoever holds the key open it; also how long the aggregate is on the wire."""
         arrived = sum(round_.weights[client] for client in total.contributors)
         if arrived < self.config.quorum:
             raise Rejected(f"{arrived:.0%} of the cluster's weight arrived, the quorum is {self.config.quorum:.0%}")
-        start = time.perf_counter()
-        opened = self.server.open(total.close().to_bytes(round_), round_, workers=self.config.workers)
-        return opened, time.perf_counter() - start
+        start = work_seconds()
+        aggregate = total.close()
+        message = aggregate.to_bytes(round_)
+        self._charge(server, start, "aggregate_seconds")
+        start = work_seconds()
+        opened = self.server.open(message, round_, workers=self.config.workers)
+        self._charge(server, start, "open_seconds")
+        return opened, aggregate, len(message)
+
+    def _charge(self, server: Record, start: float, rest: str) -> None:
+        """What was spent since `start`: on cryptography as the meter says, on the rest as measured."""
+        took = work_seconds() - start
+        spent = self.keys.meter.take()
+        charged = {
+            rest: max(0.0, took - spent.actual_seconds),
+            "add_seconds": spent.seconds["add"],
+            "added_blocks": spent.blocks["add"],
+            "decrypt_seconds": spent.seconds["decrypt"],
+            "decrypted_blocks": spent.blocks["decrypt"],
+        }
+        _add(server, charged)
 
     def _describe(self, state: State, cluster: int, number: int, purpose: str, attempt: int = 0) -> Round:
         members = np.flatnonzero(state.labels == cluster)
         total = int(self.samples[members].sum())
         weights = {int(client): int(self.samples[client]) / total for client in members}
-        size = state.vectors[cluster].size
-        return Round(RUN_NAME, number, cluster, purpose, size, get_profile(self.config.profile), weights, attempt)
+        return Round(RUN_NAME, number, cluster, purpose, self.size, self.profile, weights, attempt)
 
     def _accuracies(self, state: State) -> list[float]:
         """Each client's accuracy: its cluster's model on test data distributed as its own."""
@@ -320,71 +427,48 @@ class _LocalRun:
         tensors: dict[str, np.ndarray[Any, Any]] = {"labels": state.labels}
         for cluster, vector in enumerate(state.vectors):
             tensors[f"vector-{cluster}"] = vector
-            order = self.server.order(RUN_NAME, cluster)
+            tensors[f"exposed-{cluster}"] = state.exposed[cluster]
+            order, ranking = self.server.order(RUN_NAME, cluster), state.rankings[cluster]
             if order is not None:
                 tensors[f"order-{cluster}"] = order
+            if ranking is not None:
+                tensors[f"ranking-{cluster}"] = ranking
         self.folder.save_checkpoint({"round": state.next_round, "why": state.why}, tensors)
 
     def _resumed(self) -> State | None:
         checkpoint = self.folder.load_checkpoint()
         if checkpoint is None:
+            self.folder.forget_from(SETUP)
             return None
         header, tensors = checkpoint
         labels = tensors["labels"]
-        vectors = [tensors[f"vector-{cluster}"] for cluster in range(int(labels.max()) + 1)]
-        for cluster in range(len(vectors)):
+        clusters = range(int(labels.max()) + 1)
+        for cluster in clusters:
             if f"order-{cluster}" in tensors:
                 self.server.restore_order(RUN_NAME, cluster, tensors[f"order-{cluster}"])
         self.folder.forget_from(int(header["round"]))
-        return State(int(header["round"]), labels, header["why"], vectors)
-
-    # Workers.
-
-    @contextmanager
-    def _workers(self) -> Iterator[None]:
-        self._pool: ProcessPoolExecutor | None = None
-        try:
-            yield
-        finally:
-            if self._pool is not None:
-                self._pool.shutdown(cancel_futures=True)
-
-    def _submit(self, work: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
-        if self._pool is None:
-            context = get_context("fork")
-            self._pool = ProcessPoolExecutor(self.config.workers, context, _enter, (self.world,))
-        return self._pool.submit(_call, work, arguments)
-
-    def _map(self, work: Callable[..., Any], calls: Sequence[tuple[Any, ...]]) -> list[Any]:
-        if self.config.workers == 1:
-            return [work(self.world, *arguments) for arguments in calls]
-        return [future.result() for future in [self._submit(work, arguments) for arguments in calls]]
-
-    def _as_done(self, work: Callable[..., Done], calls: Sequence[tuple[Any, ...]]) -> Iterator[Done]:
-        """Results as they arrive; a client whose process dies is told as a failure, the others are played again."""
-        if self.config.workers == 1:
-            yield from (work(self.world, *arguments) for arguments in calls)
-            return
-        futures = {self._submit(work, arguments): arguments for arguments in calls}
-        lost = []
-        for future in as_completed(futures):
-            try:
-                yield future.result()
-            except BrokenProcessPool:
-                lost.append(futures[future])
-        for arguments in lost:  # one at a time, so that the one that dies takes nobody with it
-            self._pool = None
-            try:
-                yield self._submit(work, arguments).result()
-            except BrokenProcessPool:
-                self._pool = None
-                yield Done(arguments[0].client, failure="the client's process died")
+        return State(
+            int(header["round"]),
+            labels,
+            header["why"],
+            [tensors[f"vector-{cluster}"] for cluster in clusters],
+            [tensors[f"exposed-{cluster}"] for cluster in clusters],
+            [tensors.get(f"ranking-{cluster}") for cluster in clusters],
+        )
 
 
-def _enter(world: World) -> None:
-    torch.set_num_threads(1)
-    _WORLD.append(world)
+def _add(record: Record, more: Record) -> None:
+    """Numbers that are there already grow; everything else is set."""
+    for key, value in more.items():
+        if key in record and isinstance(value, (int, float)) and not isinstance(value, bool):
+            record[key] += value
+        else:
+            record[key] = value
 
 
-def _call(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    return work(_WORLD[0], *arguments)
+def _died(task: Task) -> Done:
+    return Done(task.client, failure="the client's process died")
+
+
+def _died_proposing(task: Task) -> Proposed:
+    return Proposed(task.client, failure="the client's process died")

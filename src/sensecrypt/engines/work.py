@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +16,24 @@ from sensecrypt import checks
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
 from sensecrypt.config import RunConfig
-from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey
+from sensecrypt.engines.jacobian import jacobian_map
+from sensecrypt.engines.memo import timed
+from sensecrypt.engines.meter import MeteredKey, work_seconds
 from sensecrypt.engines.training import mean_gradient, train
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.models import set_vector
 from sensecrypt.policies import get_policy
-from sensecrypt.policies.situation import Situation
-from sensecrypt.protocol.client import Sealed, seal_model, seal_sensitivity
+from sensecrypt.policies.policy import Policy
+from sensecrypt.policies.situation import Choice, Situation
+from sensecrypt.protocol.client import Sealed, seal_map, seal_model, seal_sensitivity
+from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.round import Round
-from sensecrypt.rng import derive_seed
+from sensecrypt.rng import derive_rng, derive_seed
+from sensecrypt.types import BoolVector
 
 Vector = npt.NDArray[np.float32]
+Facts = dict[str, Any]
+JACOBIAN_SAMPLES = 200  # as many as the paper measures FedML-HE with
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +44,35 @@ class World:
         config: of the run.
         build: makes a fresh model.
         data: images and labels of every client.
-        key: the key to encrypt with; the secret one only where clients share it.
+        key: the key to encrypt with, metered; the secret one only where clients share it.
+        memo: where training results are kept for other runs, if anywhere.
     """
 
     config: RunConfig
     build: Callable[[], nn.Module]
     data: list[tuple[torch.Tensor, torch.Tensor]]
-    key: EncryptionKey | DecryptionKey
+    key: MeteredKey
+    memo: Path | None = None
+
+    @property
+    def policy(self) -> Policy:
+        """Who encrypts what."""
+        return get_policy(self.config.policy)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A client's model after local training.
+
+    Attributes:
+        weights: the model.
+        gradient: at these weights, if the policy asked for it.
+        facts: the seconds of work that both took.
+    """
+
+    weights: Vector
+    gradient: Vector | None
+    facts: Facts
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,18 +84,44 @@ class Task:
         round: the round.
         vector: the cluster's model.
         order: the cluster's order of the parameters, in the prefix layout.
+        ranking: the parameters by what clients summed before the first round, in the other layouts.
+        exposed: what an adversary knows of the cluster's model, for methods that ask.
         budget: α.
         receipt_seed: of the round.
         refresh: the round of sensitivities that follows, and its receipt seed, when the order is to be made anew.
+        agreed: the blocks that clients agreed on, in the second exchange of methods that have two.
+        trained: what the first exchange left.
     """
 
     client: int
     round: Round
     vector: Vector
     order: checks.IntVector | None
+    ranking: checks.IntVector | None
+    exposed: Vector | None
     budget: float
     receipt_seed: bytes
     refresh: tuple[Round, bytes] | None
+    agreed: BoolVector | None = None
+    trained: Trained | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """What a client says of its data for clustering, and the facts of saying it."""
+
+    row: checks.FloatVector
+    facts: Facts
+
+
+@dataclass(frozen=True, eq=False)
+class Proposed:
+    """What came of a first exchange: a message and a trained model, or why there is none."""
+
+    client: int
+    message: bytes | None = None
+    trained: Trained | None = None
+    failure: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,23 +131,52 @@ class Done:
     client: int
     model: Sealed | None = None
     sensitivity: Sealed | None = None
-    facts: dict[str, float | int | str | bool | None] | None = None
+    facts: Facts | None = None
     failure: str | None = None
 
 
-def describe_data(world: World, client: int, vector: Vector, sketch_seed: bytes | None) -> checks.FloatVector:
+def describe_data(world: World, client: int, vector: Vector, sketch_seed: bytes | None) -> Described:
     """A client's sensitivities at `vector` for clustering: sketched with the seed, or in the clear without one."""
-    gains = _sensitivity(world, client, vector)
-    return gains if sketch_seed is None else sketch(gains, seed=sketch_seed)
+    gradient, seconds = _gradient(world, client, vector, -1, samples=0)
+    start = work_seconds()
+    gains = sensitivity(vector, gradient).astype(np.float64)
+    row = gains if sketch_seed is None else sketch(gains, seed=sketch_seed)
+    return Described(row, {"sensitivity_seconds": seconds + work_seconds() - start, "bytes_up": row.nbytes})
 
 
-def seal_initial_sensitivity(world: World, client: int, vector: Vector, round_: Round, seed: bytes) -> Done:
-    """A client's sensitivities at the initial model, encrypted, for the cluster's first order."""
+def seal_ranking(world: World, client: int, vector: Vector, round_: Round, seed: bytes) -> Done:
+    """A client's scores of the initial model's parameters, encrypted: their sum gives everybody one ranking."""
     try:
-        gains = _sensitivity(world, client, vector)
-        return Done(client, sensitivity=seal_sensitivity(gains, round_, client=client, key=world.key, seed=seed))
+        if world.policy.ranks_by == "jacobian":
+            start = work_seconds()
+            scores = jacobian_map(_model(world, vector), *_sample(world, client, -1, JACOBIAN_SAMPLES))
+            seconds = work_seconds() - start
+        else:
+            gradient, seconds = _gradient(world, client, vector, -1, samples=world.config.sensitivity_samples)
+            scores = sensitivity(vector, gradient).astype(np.float64)
+        seal = seal_map if world.policy.ranks_by == "jacobian" else seal_sensitivity
+        world.key.meter.take()
+        start = work_seconds()
+        sealed = seal(scores, round_, client=client, key=world.key, seed=seed)
+        facts = {"sensitivity_seconds": seconds, "bytes_up": len(sealed.upload), **_sealing(world, start, "order_")}
+        return Done(client, sensitivity=sealed, facts=facts)
     except SenseCryptError as error:
         return Done(client, failure=str(error))
+
+
+def propose_blocks(world: World, task: Task) -> Proposed:
+    """Train, score, and say which blocks to encrypt: the first of two exchanges."""
+    try:
+        trained = _train(world, task)
+        start = work_seconds()
+        propose = world.policy.propose
+        if propose is None:
+            raise SenseCryptError(f"policy {world.config.policy} proposes nothing")
+        message = Proposal(task.client, propose(_situation(world, task, trained))).to_bytes(task.round)
+        trained.facts["select_seconds"] = work_seconds() - start
+        return Proposed(task.client, message, trained)
+    except SenseCryptError as error:
+        return Proposed(task.client, failure=str(error))
 
 
 def play_round(world: World, task: Task) -> Done:
@@ -103,77 +188,129 @@ def play_round(world: World, task: Task) -> Done:
 
 
 def _play(world: World, task: Task) -> Done:
-    config, client = world.config, task.client
-    images, labels = world.data[client]
-    clock = _Clock()
-    model = world.build()
-    set_vector(model, task.vector)
-    weights = train(
-        model,
-        images,
-        labels,
-        epochs=config.local_epochs,
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        momentum=config.momentum,
-        seed=derive_seed(config.seed, "batches", task.round.number, client),
-    )
-    clock.lap("train_seconds")
-    gains = sensitivity(weights, mean_gradient(model, images, labels)).astype(np.float64)
-    clock.lap("sensitivity_seconds")
-    choice = get_policy(config.policy)(
-        Situation(
-            weights=weights,
-            sensitivity=gains,
-            budget=task.budget,
-            block=task.round.block,
-            order=task.order,
-            B=config.B,
-            C=config.C,
-            max_mi=config.max_mi if config.max_mi >= 0 else None,
-            objective=config.objective,
-            on_infeasible=config.on_infeasible,
-        )
-    )
-    clock.lap("select_seconds")
-    sealed = seal_model(weights, choice.mask, task.round, client=client, key=world.key, seed=task.receipt_seed)
-    clock.lap("encrypt_seconds")
+    trained = task.trained or _train(world, task)
+    facts = dict(trained.facts)
+    start = work_seconds()
+    choice = world.policy.choose(_situation(world, task, trained))
+    facts["select_seconds"] = facts.get("select_seconds", 0.0) + work_seconds() - start
+    world.key.meter.take()
+    start = work_seconds()
+    key, client = world.key, task.client
+    sealed = seal_model(trained.weights, choice.mask, task.round, client=client, key=key, seed=task.receipt_seed)
+    facts |= {**_sealing(world, start), "bytes_up": len(sealed.upload)}
+    gains = _gains(world, task, trained, choice)
     refreshed = None
-    if task.refresh is not None:
-        refreshed = seal_sensitivity(gains, task.refresh[0], client=client, key=world.key, seed=task.refresh[1])
-        clock.lap("order_seconds")
-    return Done(
-        client,
-        sealed,
-        refreshed,
-        {
-            **clock.laps,
-            "bytes_up": len(sealed.upload) + (len(refreshed.upload) if refreshed else 0),
-            "encrypted_share": choice.mask.share,
-            "encrypted_blocks": choice.mask.blocks,
-            "coverage": choice.mask.coverage(gains),
-            "mi": choice.mi,
-            "budget": task.budget,
-            "decided_by": choice.decided_by,
-            "feasible": choice.feasible,
-        },
+    if task.refresh is not None and gains is not None:
+        start = work_seconds()
+        refreshed = seal_sensitivity(gains, task.refresh[0], client=client, key=key, seed=task.refresh[1])
+        facts |= _sealing(world, start, "order_")
+        facts["bytes_up"] += len(refreshed.upload)
+    facts |= {
+        "encrypted_share": choice.mask.share,
+        "coverage": choice.mask.share if gains is None else choice.mask.coverage(gains),
+        "mi": choice.mi,
+        "budget": task.budget,
+        "decided_by": choice.decided_by,
+        "feasible": choice.feasible,
+    }
+    return Done(client, sealed, refreshed, facts)
+
+
+def _train(world: World, task: Task) -> Trained:
+    config, client, number = world.config, task.client, task.round.number
+    images, labels = world.data[client]
+
+    def make() -> Vector:
+        return train(
+            _model(world, task.vector),
+            images,
+            labels,
+            epochs=config.local_epochs,
+            batch_size=config.batch_size,
+            learning_rate=config.learning_rate,
+            momentum=config.momentum,
+            seed=derive_seed(config.seed, "batches", number, client),
+        )
+
+    settings = (config.local_epochs, config.batch_size, config.learning_rate, config.momentum)
+    key = ("train", *_problem_key(config), *settings, number, client)
+    weights, seconds = timed(world.memo, key, task.vector, make)
+    facts: Facts = {"train_seconds": seconds, "sensitivity_seconds": 0.0}
+    gradient = None
+    if world.policy.needs_gradient:
+        samples = config.sensitivity_samples
+        gradient, facts["sensitivity_seconds"] = _gradient(world, client, weights, number, samples=samples)
+    return Trained(weights, gradient, facts)
+
+
+def _situation(world: World, task: Task, trained: Trained) -> Situation:
+    config = world.config
+    gradient = trained.gradient
+    gains = None if gradient is None else sensitivity(trained.weights, gradient).astype(np.float64)
+    return Situation(
+        weights=trained.weights,
+        gradient=gradient,
+        sensitivity=gains,
+        budget=task.budget,
+        ratio=config.ratio,
+        block=task.round.block,
+        order=task.order,
+        ranking=task.ranking,
+        exposed=task.exposed,
+        agreed=task.agreed,
+        rng=derive_rng(config.seed, "choice", task.round.number, task.client),
+        B=config.B,
+        C=config.C,
+        max_mi=config.max_mi if config.max_mi >= 0 else None,
+        objective=config.objective,
+        on_infeasible=config.on_infeasible,
     )
 
 
-def _sensitivity(world: World, client: int, vector: Vector) -> checks.FloatVector:
+def _gains(world: World, task: Task, trained: Trained, choice: Choice) -> checks.FloatVector | None:
+    """|w·g| to tell the coverage with; for a method that does not need it, computed off the clock and only if asked."""
+    gradient = trained.gradient
+    if gradient is None:
+        if choice.mask.blocks in (0, choice.mask.flags.size):
+            return None
+        samples = world.config.sensitivity_samples
+        gradient, _ = _gradient(world, task.client, trained.weights, task.round.number, samples=samples)
+    return sensitivity(trained.weights, gradient).astype(np.float64)
+
+
+def _sealing(world: World, start: float, prefix: str = "") -> Facts:
+    """The seconds since `start`, apart for encryption and for everything else."""
+    took = work_seconds() - start
+    spent = world.key.meter.take()
+    return {
+        f"{prefix}seal_seconds": max(0.0, took - spent.actual_seconds),
+        f"{prefix}encrypt_seconds": spent.seconds["encrypt"],
+        f"{prefix or 'encrypted_'}blocks": spent.blocks["encrypt"],
+        f"{prefix}ahead_seconds": spent.ahead_seconds,
+    }
+
+
+def _gradient(world: World, client: int, vector: Vector, number: int, *, samples: int) -> tuple[Vector, float]:
+    images, labels = _sample(world, client, number, samples)
+    key = ("gradient", *_problem_key(world.config), number, client, samples)
+    return timed(world.memo, key, vector, lambda: mean_gradient(_model(world, vector), images, labels))
+
+
+def _sample(world: World, client: int, number: int, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """As many of a client's samples, others in every round; 0: all."""
+    images, labels = world.data[client]
+    if not 0 < samples < len(labels):
+        return images, labels
+    rng = derive_rng(world.config.seed, "sensitivity", max(number, 0), client)
+    chosen = torch.from_numpy(rng.permutation(len(labels))[:samples])
+    return images[chosen], labels[chosen]
+
+
+def _problem_key(config: RunConfig) -> tuple[object, ...]:
+    return config.dataset, config.model, config.clients, config.partition, config.seed
+
+
+def _model(world: World, vector: Vector) -> nn.Module:
     model = world.build()
     set_vector(model, vector)
-    gradient = mean_gradient(model, *world.data[client])
-    return sensitivity(vector, gradient).astype(np.float64)
-
-
-class _Clock:
-    """Seconds between laps."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float | int | str | bool | None] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name], self._last = now - self._last, now
+    return model

@@ -1,19 +1,30 @@
-"""Who encrypts what: one file a method. A policy is a function from a `Situation` to a `Choice`."""
+"""Who encrypts what: one file a method, all held to one contract by `tests/policies/test_contract.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sensecrypt.errors import InvalidInput
-from sensecrypt.policies import full, plaintext, sensecrypt
-from sensecrypt.policies.situation import Choice, Situation
-
-Policy = Callable[[Situation], Choice]
+from sensecrypt.policies import (
+    fedml_he,
+    full,
+    high_sensitivity,
+    low_sensitivity,
+    maskcrypt,
+    plaintext,
+    random,
+    sensecrypt,
+)
+from sensecrypt.policies.policy import Policy
 
 POLICIES: dict[str, Policy] = {
-    "plaintext": plaintext.choose,
-    "full": full.choose,
-    "sensecrypt": sensecrypt.choose,
+    "plaintext": plaintext.POLICY,
+    "full": full.POLICY,
+    "maskcrypt": maskcrypt.POLICY,
+    "maskcrypt_union": maskcrypt.UNION,
+    "fedml_he": fedml_he.POLICY,
+    "sensecrypt": sensecrypt.POLICY,
+    "random": random.POLICY,
+    "low_sensitivity": low_sensitivity.POLICY,
+    "high_sensitivity": high_sensitivity.POLICY,
 }
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from sensecrypt.policies.policy import Policy
 from sensecrypt.policies.situation import Choice, Situation
-from sensecrypt.types import Mask
 
 
 def choose(situation: Situation) -> Choice:
     """Everything."""
-    size, block = situation.weights.size, situation.block
-    return Choice(Mask.prefix(-(-size // block), size=size, block=block, order=situation.order), 1.0, 0.0)
+    return Choice(situation.mask(np.ones(situation.blocks, dtype=bool)))
+
+
+POLICY = Policy(choose)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from sensecrypt.algo.selection import select
+from sensecrypt.policies.policy import Policy
 from sensecrypt.policies.situation import Choice, Situation
 
 
 def choose(situation: Situation) -> Choice:
     """The exact optimum for this client's budget."""
+    assert situation.sensitivity is not None  # noqa: S101 (the policy asks for it)
     found = select(
         situation.sensitivity,
         situation.budget,
@@ -20,4 +22,7 @@ def choose(situation: Situation) -> Choice:
         objective=situation.objective,
         on_infeasible=situation.on_infeasible,
     )
-    return Choice(found.mask, found.coverage, found.mi, found.decided_by, found.feasible)
+    return Choice(found.mask, found.mi, found.decided_by, found.feasible)
+
+
+POLICY = Policy(choose, needs_gradient=True, ranks_by="sensitivity")

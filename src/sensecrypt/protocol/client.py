@@ -68,6 +68,15 @@ def seal_sensitivity(
     return _seal(values, everything, round_, client=client, key=key, seed=seed)
 
 
+def seal_map(
+    scores: npt.ArrayLike, round_: Round, *, client: int, key: EncryptionKey | DecryptionKey, seed: bytes
+) -> Sealed:
+    """Encode a client's scores as they are, so that their sum is the weighted mean, and encrypt all of them."""
+    values = model_format(round_).encode(scores, round_.weights[client], name="scores")
+    everything = Mask.prefix(round_.blocks, size=round_.size, block=round_.block)
+    return _seal(values, everything, round_, client=client, key=key, seed=seed)
+
+
 def read_model(values: Ints, weight: float, round_: Round) -> npt.NDArray[np.float32]:
     """The cluster's new model from the opened sum: divided by the weights of those who arrived."""
     return model_format(round_).decode(values, weight).astype(np.float32)

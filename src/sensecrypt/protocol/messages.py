@@ -107,6 +107,36 @@ class Receipt:
         return cls(fields["client"], fields["value"])
 
 
+@dataclass(frozen=True)
+class Proposal:
+    """Which blocks a client would encrypt, best first: the first of two exchanges where clients agree on a mask.
+
+    Attributes:
+        client: who sent it.
+        blocks: numbers of blocks, each once.
+    """
+
+    client: int
+    blocks: Ints
+
+    def to_bytes(self, round_: Round) -> bytes:
+        """The message: four bytes a block."""
+        return seal("proposal", {**round_.header, "client": self.client}, {"blocks": self.blocks.astype("<u4")})
+
+    @classmethod
+    def from_bytes(cls, data: bytes, round_: Round) -> Proposal:
+        """Read a message of this round, or raise `Rejected`."""
+        header = {**_ROUND_FIELDS, "client": int}
+        fields, arrays = unseal(data, "proposal", header=header, tensors={"blocks": (np.dtype("<u4"), 1)})
+        _require_round(fields, round_)
+        if fields["client"] not in round_.weights:
+            raise Rejected(f"client {fields['client']} is no member of cluster {round_.cluster}")
+        blocks = arrays["blocks"].astype(np.int64)
+        if blocks.size and (int(blocks.max()) >= round_.blocks or np.unique(blocks).size != blocks.size):
+            raise Rejected("a proposal of blocks that do not exist, or of one twice")
+        return cls(fields["client"], blocks)
+
+
 def _value_type(round_: Round) -> np.dtype[Any]:
     return np.dtype(f"<i{round_.profile.slot_bits // 8}")
 

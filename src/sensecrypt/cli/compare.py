@@ -1,0 +1,133 @@
+"""`sensecrypt compare`: the comparison methods side by side, on uneven devices."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from sensecrypt.cli.run import parse_settings
+from sensecrypt.compare.contestants import parse_contestants
+from sensecrypt.compare.scenarios import SCENARIOS, scenario_settings
+from sensecrypt.config import PRESETS
+
+DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,sensecrypt+randomness=ahead"
+
+
+@click.command()
+@click.option("--scenario", type=click.Choice(list(SCENARIOS)), default="system", show_default=True)
+@click.option(
+    "--policies",
+    default=DEFAULT_POLICIES,
+    show_default=True,
+    help="Who takes part: policy[@preset][+key=value]..., separated by commas. `full` is the paper's Baseline.",
+)
+@click.option("--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True, help="Without an @.")
+@click.option("--dataset", default="digits", show_default=True, help="As in `sensecrypt run`.")
+@click.option("--rounds", type=int, help="[default: the scenario's]")
+@click.option(
+    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting of all; may be repeated."
+)
+@click.option(
+    "--crypto",
+    type=click.Choice(["auto", "real", "calibrated"]),
+    default="auto",
+    show_default=True,
+    help="Calibrated: charge the measured cost instead of encrypting. Auto: where a ciphertext holds one value.",
+)
+@click.option(
+    "--match-union/--own-ratio",
+    default=True,
+    show_default=True,
+    help="The paper's fairness rule: MaskCrypt's mask as large as the union of SenseCrypt's.",
+)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="[default: runs/compare-TIME]")
+@click.option("--resume", is_flag=True, help="Continue the comparison in --out.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def compare(
+    scenario: str,
+    policies: str,
+    preset: str,
+    dataset: str,
+    rounds: int | None,
+    changes: tuple[str, ...],
+    crypto: str,
+    match_union: bool,
+    out: Path | None,
+    resume: bool,
+    as_json: bool,
+) -> None:
+    """Compare methods on time, traffic, accuracy and protection.
+
+    Time is that of the clients' devices: measured work divided by their processors, bytes divided by their bandwidth.
+    Under the preset `paper`, encryption is charged at python-paillier's measured cost; what ours costs stands beside.
+    The folder holds every run, compare.json and five plots.
+    """
+    contestants = parse_contestants(policies, preset)
+    explicit = parse_settings(changes, None) | ({} if rounds is None else {"rounds": rounds})
+    settings = scenario_settings(scenario, dataset, explicit)
+    folder = out or Path("runs") / datetime.now().strftime("compare-%Y-%m-%d-%H%M%S")
+    from sensecrypt.compare.comparison import compare as play  # loads PyTorch: only once the settings are good
+    from sensecrypt.compare.plots import draw
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("starting", total=1)
+
+        def on_step(name: str, done: int, total: int) -> None:
+            progress.update(bar, description=name, completed=done, total=total)
+
+        try:
+            report = play(
+                scenario,
+                contestants,
+                settings,
+                folder,
+                crypto=crypto,
+                match_union=match_union,
+                resume=resume,
+                on_step=on_step,
+            )
+        except KeyboardInterrupt:
+            raise click.ClickException(f"interrupted; repeat the command with --out {folder} --resume") from None
+    draw(report, folder)
+    if as_json:
+        click.echo(json.dumps(report))
+    else:
+        _show(report, folder)
+
+
+def _show(report: dict[str, Any], folder: Path) -> None:
+    title = (
+        f"{report['scenario']}: {SCENARIOS[report['scenario']].what}; {report['dataset']}, {report['rounds']} rounds"
+    )
+    table = Table(title=title, title_justify="left")
+    table.add_column("method")
+    headings = ("device s", "ours", "waiting", "MB up", "MB down", "accuracy", "encrypted", "covered", "crypto")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in report["rows"]:
+        ours = row["device_seconds_ours"]
+        table.add_row(
+            row["name"],
+            f"{row['device_seconds']:,.4g}",
+            "" if ours is None else f"{ours:,.4g}",
+            f"{row['straggler_share']:.0%}",
+            f"{row['bytes_up'] / 1e6:.1f}",
+            f"{row['bytes_down'] / 1e6:.1f}",
+            f"{row['accuracy_mean']:.1%} ({row['accuracy_min']:.0%}-{row['accuracy_max']:.0%})",
+            f"{row['encrypted_share']:.1%}",
+            f"{row['coverage']:.0%}",
+            row["crypto"],
+        )
+    Console(width=max(140, Console().width)).print(table)
+    click.echo(
+        "device s: on the clients' devices, under preset paper at python-paillier's cost; ours: at our cost; waiting: "
+        f"for slower clients. In {folder}"
+    )

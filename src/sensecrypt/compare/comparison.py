@@ -1,0 +1,192 @@
+"""Several methods in one scenario: the same data, devices and training, one row each.
+
+The paper's fairness rule holds unless it is switched off: MaskCrypt's mask is as large as the union of SenseCrypt's
+masks under the same preset, if both take part.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from sensecrypt.bench.stock import stock_prices
+from sensecrypt.compare.contestants import Contestant
+from sensecrypt.config import RunConfig, to_settings
+from sensecrypt.engines.calibrated import measure_prices
+from sensecrypt.engines.clock import Prices, RoundTime, total_seconds
+from sensecrypt.engines.local import run_local
+from sensecrypt.engines.problem import configured_problem
+from sensecrypt.engines.result import Result
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.errors import InvalidInput
+from sensecrypt.models import DEFAULT_MODEL
+
+VERSION = 1
+OnStep = Callable[[str, int, int], None]
+
+
+def compare(
+    scenario: str,
+    contestants: Sequence[Contestant],
+    common: Mapping[str, Any],
+    folder: Path,
+    *,
+    crypto: str = "auto",
+    match_union: bool = True,
+    resume: bool = False,
+    on_step: OnStep | None = None,
+) -> dict[str, Any]:
+    """Run every contestant, and tell how each did.
+
+    Args:
+        scenario: its name, for the report.
+        contestants: who takes part.
+        common: settings of all of them.
+        folder: where their runs and the report go.
+        crypto: `real`, `calibrated` or `auto`.
+        match_union: whether MaskCrypt's ratio follows SenseCrypt's union of masks.
+        resume: continue what is in `folder`.
+        on_step: told after each round: whose, its number, how many there are.
+    """
+    settings = dict(common)
+    configs = {each.name: each.configure(settings, crypto) for each in contestants}  # all mistakes before any work
+    if (folder / "compare.json").exists() and not resume:
+        raise InvalidInput(str(folder), "holds a comparison already", "choose another folder, or add --resume")
+    problem = configured_problem(next(iter(configs.values())))
+    stock = stock_prices() if any(each.stock and each.policy != "plaintext" for each in contestants) else None
+    ours: dict[tuple[str, str, str], Prices] = {}
+    memo = folder / "training"
+    memo.mkdir(parents=True, exist_ok=True)
+    rows: dict[str, dict[str, Any]] = {}
+    unions: dict[str, float] = {}
+    for contestant in sorted(contestants, key=lambda each: each.policy != "sensecrypt"):
+        config = configs[contestant.name]
+        matched = match_union and contestant.policy == "maskcrypt" and "ratio" not in {**common, **contestant.settings}
+        if matched and contestant.preset in unions:
+            config = contestant.configure({**settings, "ratio": unions[contestant.preset]}, crypto)
+        own = problem if _same_problem(config, next(iter(configs.values()))) else None
+
+        def on_round(number: int, *_: float, name: str = contestant.name, rounds: int = config.rounds) -> None:
+            if on_step is not None:
+                on_step(name, number + 1, rounds)
+
+        if on_step is not None:
+            on_step(contestant.name, 0, config.rounds)
+        place = RunFolder(folder / contestant.slug)
+        going_on = resume and place.exists()
+        if going_on and to_settings(place.read_config()) != to_settings(config):
+            raise InvalidInput(str(place.path), "is a run with other settings", "choose another folder")
+        prices = _our_prices(config, ours)
+        result = run_local(config, place, problem=own, resume=going_on, on_round=on_round, memo=memo, prices=prices)
+        if contestant.policy == "sensecrypt" and contestant.preset not in unions:
+            unions[contestant.preset] = result.union_share
+        rows[contestant.name] = _row(contestant, result, stock if contestant.stock else None)
+    first = next(iter(configs.values()))
+    report = {
+        "version": VERSION,
+        "scenario": scenario,
+        "dataset": first.dataset,
+        "model": first.model or DEFAULT_MODEL[first.dataset],
+        "rounds": first.rounds,
+        "clients": first.clients,
+        "stock_prices": None if stock is None else vars(stock),
+        "rows": [rows[each.name] for each in contestants],
+    }
+    RunFolder(folder).write("compare.json", json.dumps(report, indent=1).encode())
+    shutil.rmtree(memo, ignore_errors=True)
+    return report
+
+
+def _our_prices(config: RunConfig, known: dict[tuple[str, str, str], Prices]) -> Prices | None:
+    """What a ciphertext of this run costs us: measured once, the same for all runs that encrypt alike."""
+    if config.crypto == "real" or config.policy == "plaintext":
+        return None
+    kind = (config.profile, config.key_mode, config.randomness)
+    if kind not in known:
+        known[kind] = measure_prices(
+            config.profile, shared_key=config.key_mode == "shared-key", ahead=config.randomness == "ahead"
+        )
+    return known[kind]
+
+
+def _same_problem(config: RunConfig, other: RunConfig) -> bool:
+    keys = ("dataset", "model", "clients", "partition", "seed")
+    return all(getattr(config, key) == getattr(other, key) for key in keys)
+
+
+def _row(contestant: Contestant, result: Result, prices: Prices | None) -> dict[str, Any]:
+    """One method's figures; with `prices`, its time is charged by them and by what ours costs beside."""
+    summary, config = result.summary(), result.config
+    encrypts = contestant.policy != "plaintext"
+    times = result.times(prices if encrypts else None)
+    rounds = [each for each in times if each.number >= 0]
+    return {
+        "name": contestant.name,
+        "policy": contestant.policy,
+        "preset": contestant.preset,
+        "settings": contestant.settings,
+        "device_seconds": total_seconds(times),
+        "device_seconds_ours": total_seconds(result.times()) if prices is not None and encrypts else None,
+        "setup_seconds": total_seconds(each for each in times if each.number < 0),
+        "implementation": "python-paillier" if prices is not None and encrypts else "ours",
+        "straggler_share": mean(each.straggler_share for each in rounds),
+        "bytes_up": summary["bytes_up"],
+        "bytes_down": summary["bytes_down"],
+        "accuracy_mean": summary["accuracy"],
+        "accuracy_min": min(result.accuracy),
+        "accuracy_max": max(result.accuracy),
+        "encrypted_share": summary["encrypted_share"],
+        "median_encrypted_share": _median_client(result),
+        "union_share": result.union_share,
+        "coverage": summary["coverage"],
+        "crypto": config.crypto,
+        "ratio": config.ratio,
+        "clusters": len(result.vectors),
+        "model_sha256": summary["model_sha256"],
+        "rounds": [_round_row(each, result) for each in rounds],
+        "timeline": _timeline(rounds[-1], config),
+    }
+
+
+def _median_client(result: Result) -> float:
+    """The mean encrypted share of the median client."""
+    shares: dict[int, list[float]] = {}
+    for record in result.played:
+        shares.setdefault(record["client"], []).append(record["encrypted_share"])
+    means = sorted(mean(each) for each in shares.values())
+    return means[(len(means) - 1) // 2]
+
+
+def _round_row(time: RoundTime, result: Result) -> dict[str, Any]:
+    records = [record for record in result.records if record["round"] == time.number]
+    accuracies = [record["accuracy"] for record in records]
+    played = [record for record in records if "left_out" not in record]
+    return {
+        "round": time.number,
+        "seconds": time.seconds,
+        "server_seconds": time.server_seconds,
+        "straggler_share": time.straggler_share,
+        "accuracy_mean": mean(accuracies),
+        "accuracy_min": min(accuracies),
+        "accuracy_max": max(accuracies),
+        "encrypted_share": mean(record["encrypted_share"] for record in played),
+        "bytes_up": sum(record["bytes_up"] for record in played),
+        "bytes_down": sum(record["bytes_down"] for record in played),
+        "client_seconds_min": min(time.client_seconds),
+        "client_seconds_mean": mean(time.client_seconds),
+        "client_seconds_max": max(time.client_seconds),
+    }
+
+
+def _timeline(time: RoundTime, config: RunConfig) -> list[dict[str, Any]]:
+    """What each client did in a round, in seconds of its own."""
+    devices = config.devices(time.number)
+    steps = ("train", "select", "encrypt", "upload", "wait")
+    return [
+        {"client": client, "cpus": devices[client].cpus, **{step: getattr(each, step) for step in steps}}
+        for client, each in time.clients.items()
+    ]

@@ -1,0 +1,82 @@
+"""What each device may encrypt in a round: by the paper's rule, or by the deadline and what its last round took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from sensecrypt import checks
+from sensecrypt.algo.budget import deadline_budgets, encryption_budgets
+from sensecrypt.config import RunConfig
+from sensecrypt.engines.clock import Pace, pace
+from sensecrypt.engines.result import Record
+from sensecrypt.profiles import get_profile
+
+
+class Budgets:
+    """The α of every client, round by round."""
+
+    def __init__(self, config: RunConfig, labels: checks.IntVector, size: int) -> None:
+        """For a run with these clusters and a model of that size."""
+        self._config, self._labels, self._size = config, labels, size
+        self._profile = get_profile(config.profile)
+        self._block = min(self._profile.slots, size)
+        self._blocks = -(-size // self._block)
+        self._paces: dict[int, Pace] = {}
+        self._order_seconds: dict[int, float] = {}
+        self._block_work: dict[int, float] = {}
+
+    def learn(self, records: Iterable[Record]) -> None:
+        """Take note of how fast clients were: their last record counts, and of encryption the last that there is."""
+        if self._config.budget != "deadline":
+            return
+        for record in records:
+            if "client" not in record or "left_out" in record:
+                continue
+            client = record["client"]
+            for blocks, seconds in (("order_blocks", "order_encrypt_seconds"), ("encrypted_blocks", "encrypt_seconds")):
+                if record.get(blocks):
+                    self._block_work[client] = record[seconds] / record[blocks]
+            if record["round"] >= 0 and client in self._block_work:
+                device = self._config.devices(record["round"])[client]
+                found = self._paces[client] = pace(
+                    record,
+                    device,
+                    size=self._size,
+                    block=self._block,
+                    value_bytes=self._profile.slot_bits // 8,
+                    ciphertext_bytes=self._profile.ciphertext_bytes,
+                    block_seconds=self._block_work[client],
+                )
+                plain = self._size * self._profile.slot_bits / 8 / device.bandwidth / 1e6
+                self._order_seconds[client] = self._blocks * found.block + plain
+
+    def of_round(self, number: int, *, refresh: bool) -> checks.FloatVector:
+        """α of every client: the paper's as long as nothing was measured.
+
+        Args:
+            number: of the round.
+            refresh: whether clients encrypt their sensitivities as well, for a new order.
+        """
+        devices = self._config.devices(number)
+        budgets = encryption_budgets(
+            [device.bandwidth for device in devices], [device.speed for device in devices], clusters=self._labels
+        )
+        for cluster in range(int(self._labels.max()) + 1):
+            members = np.flatnonzero(self._labels == cluster)
+            if all(client in self._paces for client in members.tolist()):
+                paces = [self._paces[client] for client in members.tolist()]
+                order = [refresh * self._order_seconds[client] for client in members.tolist()]
+                budgets[members] = deadline_budgets(
+                    [each.plain for each in paces],
+                    [each.scoring + more for each, more in zip(paces, order, strict=True)],
+                    [each.block for each in paces],
+                    blocks=self._blocks,
+                    slack=self._config.slack,
+                    grace=self._config.grace,
+                )
+            # No block may be encrypted by fewer than `min_contributors`: one alone could be told by subtraction.
+            rank = min(self._config.min_contributors, members.size)
+            budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
+        return budgets

@@ -1,0 +1,134 @@
+"""Runs that charge for encryption instead of encrypting: for experiments that would take days.
+
+Sums are exact whatever is encrypted, so a calibrated run has the models, masks and message sizes of the real one; its
+time is the number of ciphertexts times what one costs on this machine. It protects nothing and says so:
+`TransparentKey` is no profile, has no key file, and only the local engine plays with it, when a configuration says
+`calibrated`.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt.crypto.encoding import check_ints
+from sensecrypt.crypto.keys import generate_keypair
+from sensecrypt.crypto.scheme import Ciphertexts, Ints, RowNumbers, check_rows, check_shape
+from sensecrypt.engines.clock import Prices
+from sensecrypt.engines.meter import Meter, MeteredKey, Operation, Spent
+from sensecrypt.profiles import Profile, get_profile
+
+_REPEATS = 5
+_ROWS: dict[Operation, int] = {"encrypt": 48, "add": 256, "decrypt": 16}
+_FEW_ROWS = 2  # of schemes with thousands of values a ciphertext
+
+
+class TransparentKey:
+    """In the place of a key pair: values travel in rows as long as ciphertexts, readable by everybody."""
+
+    def __init__(self, profile: Profile) -> None:
+        """Rows and slots as in `profile`."""
+        self._profile = profile
+        self._type = np.dtype(f"<i{profile.slot_bits // 8}")
+
+    @property
+    def profile(self) -> Profile:
+        """Whose sizes it has."""
+        return self._profile
+
+    @property
+    def slots(self) -> int:
+        """Values a row."""
+        return self._profile.slots
+
+    @property
+    def public(self) -> TransparentKey:
+        """There is only one half."""
+        return self
+
+    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:  # noqa: ARG002 (nothing to share out)
+        """Rows that hold the values as they are."""
+        values = check_ints("ints", ints, self._profile.slot_bits)
+        matrix = np.zeros((-(-values.size // self.slots), self.slots), dtype=np.int64)
+        matrix.reshape(-1)[: values.size] = values
+        return self.write(matrix)
+
+    def add(self, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
+        """The sums."""
+        return self.write(self.read(a) + self.read(b))
+
+    def add_plain(self, a: Ciphertexts, ints: npt.ArrayLike) -> Ciphertexts:
+        """The sums."""
+        return self.add(a, self.encrypt(ints))
+
+    def accumulator(self, rows: int) -> TransparentAccumulator:
+        """An empty sum."""
+        return TransparentAccumulator(self, rows)
+
+    def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:  # noqa: ARG002
+        """The values, which were in sight all the time."""
+        return self.read(ciphertexts).reshape(-1)[:count]
+
+    def read(self, rows: Ciphertexts) -> Ints:
+        """The values of each row."""
+        checked = check_shape("rows", rows, self._profile.ciphertext_bytes)
+        used = np.ascontiguousarray(checked[:, : self.slots * self._type.itemsize])
+        return used.view(self._type).astype(np.int64)
+
+    def write(self, values: Ints) -> Ciphertexts:
+        """The inverse of `read`."""
+        rows = np.zeros((len(values), self._profile.ciphertext_bytes), dtype=np.uint8)
+        rows[:, : self.slots * self._type.itemsize] = values.astype(self._type).view(np.uint8).reshape(len(values), -1)
+        return rows
+
+
+class TransparentAccumulator:
+    """A running sum of readable rows."""
+
+    def __init__(self, key: TransparentKey, rows: int) -> None:
+        """All zeros."""
+        self._key, self._sums = key, np.zeros((rows, key.slots), dtype=np.int64)
+
+    def add(self, ciphertexts: Ciphertexts, rows: RowNumbers | None = None) -> None:
+        """Add to the given rows."""
+        self._sums[check_rows(rows, len(self._sums), len(ciphertexts))] += self._key.read(ciphertexts)
+
+    def result(self, rows: RowNumbers | None = None) -> Ciphertexts:
+        """The sums of the given rows."""
+        return self._key.write(self._sums[check_rows(rows, len(self._sums))])
+
+
+def measure_prices(profile: str | Profile, *, shared_key: bool = False, ahead: bool = False) -> Prices:
+    """What one ciphertext costs on one core of this machine, by operation: medians over real ones.
+
+    Args:
+        profile: of the encryption.
+        shared_key: whether clients encrypt with the secret key.
+        ahead: whether their randomness is made before.
+    """
+    chosen = get_profile(profile)
+    public, secret = generate_keypair(chosen)
+    meter = Meter(None)
+    key = MeteredKey(secret if shared_key else public, meter, ahead=ahead)
+    server = MeteredKey(secret, meter)
+    key.encrypt([0])  # builds the tables
+    spent: dict[Operation, list[Spent]] = {operation: [] for operation in _ROWS}
+    for operation, rows in _ROWS.items():
+        count = chosen.slots * (rows if chosen.slots < 1000 else _FEW_ROWS)
+        values = np.arange(count) % 997 - 498
+        ciphertexts = public.encrypt(values)
+        total = server.public.accumulator(len(ciphertexts))
+        for _ in range(_REPEATS):
+            meter.take()
+            if operation == "encrypt":
+                key.encrypt(values)
+            elif operation == "add":
+                total.add(ciphertexts)
+            else:
+                server.decrypt(ciphertexts, count)
+            spent[operation].append(meter.take())
+    return Prices(
+        **{name: median(each.seconds[name] / each.blocks[name] for each in times) for name, times in spent.items()}
+    )

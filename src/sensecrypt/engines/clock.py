@@ -1,0 +1,298 @@
+"""The device clock: how long a run would have lasted on the clients' devices, from the work that was measured here.
+
+A machine with two cores can play a hundred devices, but not at once. So every record tells its work as seconds on one
+core and as bytes; a device turns them into its own seconds; and a round is as long as its slowest clients make it:
+
+    one exchange     train → select → encrypt → upload           ┊ server ┊ download → decrypt
+    two exchanges    train → select → propose ┊ encrypt → upload ┊ server ┊ download → decrypt
+
+where ┊ is passed by nobody before everybody has arrived. What a client stands there for others is its wait.
+
+Where encryption was not run, or by another implementation than the one to be timed, `Prices` charge each ciphertext
+instead: models do not depend on what is encrypted, so such a calibrated run differs from a real one in nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sensecrypt import checks
+from sensecrypt.errors import InvalidInput
+from sensecrypt.types import Device
+
+SETUP = -1  # the number of what comes before the first round
+
+_SEALING = ("seal_seconds", "encrypt_seconds", "order_seal_seconds", "order_encrypt_seconds")
+_SERVING = ("aggregate_seconds", "add_seconds", "open_seconds", "decrypt_seconds")
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a ciphertext costs, in seconds on one core.
+
+    Attributes:
+        encrypt: to make one.
+        add: to add one to a sum.
+        decrypt: to open one.
+    """
+
+    encrypt: float
+    add: float
+    decrypt: float
+
+    def __post_init__(self) -> None:
+        """Refuse prices that would pay for being charged."""
+        for name in ("encrypt", "add", "decrypt"):
+            checks.number(name, getattr(self, name), low=0.0)
+
+    def charge(self, record: Record) -> Record:
+        """The record with its cryptography at these prices, instead of at what was measured."""
+        return {
+            **record,
+            "encrypt_seconds": self.encrypt * _amount(record, "encrypted_blocks"),
+            "order_encrypt_seconds": self.encrypt * _amount(record, "order_blocks"),
+            "add_seconds": self.add * _amount(record, "added_blocks"),
+            "decrypt_seconds": self.decrypt * _amount(record, "decrypted_blocks"),
+        }
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What a client did in a round, in seconds of its own device.
+
+    Attributes:
+        train: local training.
+        select: sensitivities, and choosing by them what to encrypt.
+        encrypt: sealing the upload, and the sensitivities when the order is made anew.
+        upload: sending all of it.
+        download: receiving the model.
+        decrypt: opening the model, where clients hold the key.
+        wait: standing idle for slower clients; neither for the server, nor at the end of the round.
+    """
+
+    train: float
+    select: float
+    encrypt: float
+    upload: float
+    download: float
+    decrypt: float
+    wait: float = 0.0
+
+    @property
+    def busy(self) -> float:
+        """All but waiting."""
+        return self.train + self.select + self.encrypt + self.upload + self.download + self.decrypt
+
+
+@dataclass(frozen=True)
+class RoundTime:
+    """How long a round lasted, and what made it so.
+
+    Attributes:
+        number: of the round; −1 is setting up.
+        seconds: from its start until the last client has the model.
+        server_seconds: the part of it that all clients wait for aggregator and key server.
+        clients: the steps of each client whose upload counted, by client.
+    """
+
+    number: int
+    seconds: float
+    server_seconds: float
+    clients: dict[int, Steps]
+
+    @property
+    def client_seconds(self) -> list[float]:
+        """Each client's own time, without waiting and without the server."""
+        return [steps.busy for steps in self.clients.values()]
+
+    @property
+    def straggler_share(self) -> float:
+        """The share of the round that the mean client waits for slower ones."""
+        if not self.clients or self.seconds == 0:
+            return 0.0
+        return sum(steps.wait for steps in self.clients.values()) / len(self.clients) / self.seconds
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast a client is, in seconds of its own device: what `deadline_budgets` asks for.
+
+    Attributes:
+        plain: of a round without encryption: training, and the upload in the clear.
+        scoring: of choosing: sensitivity, selection, sealing.
+        block: of one more encrypted block: encrypting it, and sending what it is longer than plain.
+    """
+
+    plain: float
+    scoring: float
+    block: float
+
+
+def round_times(
+    records: Iterable[Record],
+    devices_of: Callable[[int], Sequence[Device]],
+    *,
+    server_cpus: float,
+    prices: Prices | None = None,
+) -> list[RoundTime]:
+    """How long each round of a run lasts on the clients' devices.
+
+    Args:
+        records: what clients and servers did, in any order.
+        devices_of: the devices in a round, one a client; setting up happens on those of round 0.
+        server_cpus: processors of aggregator and key server.
+        prices: of ciphertexts; None: what was measured.
+
+    Returns:
+        One a round, ascending, setting up first if there are records of it.
+    """
+    checks.number("server_cpus", server_cpus, low=0.0, open_low=True)
+    rounds: dict[int, list[Record]] = {}
+    for record in records:
+        number = _index(record, "round", low=SETUP)
+        rounds.setdefault(number, []).append(record if prices is None else prices.charge(record))
+    return [
+        _round_time(number, rounds[number], devices_of(max(number, 0)), server_cpus=server_cpus)
+        for number in sorted(rounds)
+    ]
+
+
+def total_seconds(times: Iterable[RoundTime]) -> float:
+    """How long the run lasts: one round after the other."""
+    return sum((time.seconds for time in times), start=0.0)
+
+
+def pace(
+    record: Record,
+    device: Device,
+    *,
+    size: int,
+    block: int,
+    value_bytes: float,
+    ciphertext_bytes: float,
+    prices: Prices | None = None,
+    block_seconds: float | None = None,
+) -> Pace:
+    """How fast a client is, by what it did in a round.
+
+    Args:
+        record: of the client, with its upload counted.
+        device: of the client.
+        size: parameters of the model.
+        block: parameters a ciphertext.
+        value_bytes: length of a parameter that travels plain.
+        ciphertext_bytes: length of a ciphertext.
+        prices: of ciphertexts; None: what was measured.
+        block_seconds: what one ciphertext took on one core in an earlier round, if none was made in this one.
+    """
+    if "left_out" in record:
+        raise InvalidInput("record", "is of a client that was left out", "pass the last one whose upload counted")
+    checks.whole("size", size, low=1)
+    checks.whole("block", block, low=1)
+    checks.number("value_bytes", value_bytes, low=0.0)
+    checks.number("ciphertext_bytes", ciphertext_bytes, low=0.0)
+    longer = max(0.0, ciphertext_bytes - block * value_bytes)
+    return Pace(
+        plain=_compute(record, device, "train_seconds") + _transfer(size * value_bytes, device),
+        scoring=_compute(record, device, "sensitivity_seconds", "select_seconds", "seal_seconds"),
+        block=_block_seconds(record, prices, block_seconds) / device.speed + _transfer(longer, device),
+    )
+
+
+def _block_seconds(record: Record, prices: Prices | None, earlier: float | None) -> float:
+    """What one ciphertext takes on one core: by its price, else as measured, else as measured before."""
+    if prices is not None:
+        return prices.encrypt
+    seconds, blocks = _amount(record, "encrypt_seconds"), _amount(record, "encrypted_blocks")
+    if seconds > 0 and blocks > 0:
+        return seconds / blocks
+    if earlier is None:
+        fix = "pass it from an earlier round, or pass prices"
+        raise InvalidInput("block_seconds", "is missing, and nothing was encrypted in this round", fix)
+    return checks.number("block_seconds", earlier, low=0.0)
+
+
+def _round_time(number: int, records: list[Record], devices: Sequence[Device], *, server_cpus: float) -> RoundTime:
+    played = _by_client(records)
+    owned = {client: _device(devices, client, number) for client in played}
+    steps = {client: _steps(record, owned[client]) for client, record in played.items()}
+    phases = _phases(steps, {client: _proposal(record, owned[client]) for client, record in played.items()})
+    ends = [max(phase.values(), default=0.0) for phase in phases]
+    waits = {client: sum(end - phase[client] for end, phase in zip(ends, phases, strict=True)) for client in steps}
+    server = sum(_amount(record, *_SERVING) for record in records if record.get("server")) / server_cpus
+    back = max((each.download + each.decrypt for each in steps.values()), default=0.0)
+    clients = {client: replace(each, wait=waits[client]) for client, each in steps.items()}
+    return RoundTime(number, sum(ends) + server + back, server, clients)
+
+
+def _phases(steps: Mapping[int, Steps], proposals: Mapping[int, float]) -> list[dict[int, float]]:
+    """Each client's seconds until everybody has to have arrived, for each time that everybody has to."""
+    first = {client: each.train + each.select + proposals[client] for client, each in steps.items()}
+    second = {client: each.encrypt + each.upload - proposals[client] for client, each in steps.items()}
+    if any(proposals.values()):
+        return [first, second]
+    return [{client: first[client] + second[client] for client in steps}]
+
+
+def _steps(record: Record, device: Device) -> Steps:
+    return Steps(
+        train=_compute(record, device, "train_seconds"),
+        select=_compute(record, device, "sensitivity_seconds", "select_seconds"),
+        encrypt=_compute(record, device, *_SEALING),
+        upload=_transfer(_amount(record, "bytes_up"), device),
+        download=_transfer(_amount(record, "bytes_down"), device),
+        decrypt=_compute(record, device, "open_seconds", "decrypt_seconds"),
+    )
+
+
+def _proposal(record: Record, device: Device) -> float:
+    """The part of the upload that is sent first, before anything is encrypted."""
+    first = _amount(record, "propose_bytes")
+    if first > _amount(record, "bytes_up"):
+        problem = f"is {first:,.0f}, more than bytes_up of client {record['client']}"
+        raise InvalidInput("propose_bytes", problem, "count the first exchange in bytes_up too")
+    return _transfer(first, device)
+
+
+def _by_client(records: Iterable[Record]) -> dict[int, Record]:
+    """The records of clients whose upload counted, ascending."""
+    played: dict[int, Record] = {}
+    for record in records:
+        if record.get("server") or "left_out" in record:
+            continue
+        client = _index(record, "client", low=0)
+        if client in played:
+            raise InvalidInput("records", f"has two of client {client} in round {record['round']}", "pass one of them")
+        played[client] = record
+    return dict(sorted(played.items()))
+
+
+def _device(devices: Sequence[Device], client: int, number: int) -> Device:
+    if client >= len(devices):
+        problem = f"gives {len(devices):,} devices, and client {client} has a record of round {number}"
+        raise InvalidInput("devices_of", problem, "return one device for each client, in their order")
+    return devices[client]
+
+
+def _compute(record: Record, device: Device, *keys: str) -> float:
+    """Work, as seconds of the device."""
+    return _amount(record, *keys) / device.speed
+
+
+def _transfer(size: float, device: Device) -> float:
+    """Bytes, as seconds of the device."""
+    return size / (device.bandwidth * 1e6)
+
+
+def _amount(record: Record, *keys: str) -> float:
+    """The sum of numbers of the record, those it does not tell being 0: a party tells only of what it did."""
+    return sum(checks.number(key, record.get(key, 0.0), low=0.0) for key in keys)
+
+
+def _index(record: Record, key: str, *, low: int) -> int:
+    value: Any = record.get(key)
+    return checks.whole(key, value, low=low)

@@ -1,0 +1,19 @@
+"""The least sensitive parameters first, at a given ratio (paper, Appendix H): how badly the same effort can be spent.
+
+In the prefix layout, too, the choice follows this client's own sensitivity: the end of the order, not its beginning.
+"""
+
+from __future__ import annotations
+
+from sensecrypt.policies.policy import Policy
+from sensecrypt.policies.ranked import best_blocks
+from sensecrypt.policies.situation import Choice, Situation
+
+
+def choose(situation: Situation) -> Choice:
+    """The blocks with the lowest sums of this client's sensitivity."""
+    assert situation.sensitivity is not None  # noqa: S101 (the policy asks for it)
+    return Choice(situation.mask_of(best_blocks(situation, -situation.sensitivity)))
+
+
+POLICY = Policy(choose, needs_gradient=True, uses_ratio=True, ranks_by="sensitivity")

@@ -1,0 +1,36 @@
+"""What a method is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sensecrypt import checks
+from sensecrypt.policies.situation import Choice, Situation
+from sensecrypt.types import BoolVector
+
+RankedBlocks = checks.IntVector
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A method of choosing what to encrypt, as the engines need it.
+
+    Attributes:
+        choose: what one client encrypts.
+        needs_gradient: whether a client computes its gradient for it, which takes time.
+        uses_ratio: whether it encrypts a given share of the model, and not what a budget allows.
+        ranks_by: what clients sum under encryption so that parameters can be ranked: their `sensitivity`, which gives
+            the order of the prefix layout and is refreshed; the `jacobian` of FedML-HE, once; or nothing.
+        propose: for a method with an exchange before the upload: the blocks that a client wants encrypted, best first.
+        agree: what the aggregator makes of the proposals: from them, the number of blocks and the ratio, one flag a
+            block for all clients.
+    """
+
+    choose: Callable[[Situation], Choice]
+    needs_gradient: bool = False
+    uses_ratio: bool = False
+    ranks_by: Literal["sensitivity", "jacobian"] | None = None
+    propose: Callable[[Situation], RankedBlocks] | None = None
+    agree: Callable[[Sequence[RankedBlocks], int, int], BoolVector] | None = None

@@ -1,0 +1,221 @@
+"""A calibrated run differs from the real one in nothing but its clock; budgets follow what devices really did."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sensecrypt.config import make_config
+from sensecrypt.crypto.keys import generate_keypair
+from sensecrypt.engines.calibrated import TransparentKey, measure_prices
+from sensecrypt.engines.clock import Prices
+from sensecrypt.engines.local import run_local
+from sensecrypt.engines.meter import Meter, MeteredKey
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.errors import InvalidCiphertext, InvalidInput, ValueDoesNotFit
+from sensecrypt.policies import POLICIES
+from sensecrypt.profiles import PROFILES
+
+SMALL = {
+    "clients": 6,
+    "partition": "categories:2",
+    "rounds": 2,
+    "profile": "insecure-test",
+    "order_refresh": 1,
+    "workers": 1,
+    "budget": "paper",
+    "ratio": 0.2,
+}
+PRICES = Prices(encrypt=0.01, add=0.001, decrypt=0.02)
+MEASURED = {
+    "train_seconds",
+    "sensitivity_seconds",
+    "select_seconds",
+    "seal_seconds",
+    "encrypt_seconds",
+    "ahead_seconds",
+    "order_seal_seconds",
+    "order_encrypt_seconds",
+    "order_ahead_seconds",
+    "aggregate_seconds",
+    "add_seconds",
+    "open_seconds",
+    "decrypt_seconds",
+}
+
+
+def play(path, prices=None, **settings):
+    return run_local(make_config({**SMALL, **settings}), RunFolder(path), prices=prices)
+
+
+class TestRuns:
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            *({"policy": policy} for policy in POLICIES),
+            {"layout": "blocks"},
+            {"layout": "blocks", "policy": "fedml_he"},
+            {"key_mode": "shared-key"},
+            {"randomness": "ahead"},
+            {"profile": "ckks-8192", "layout": "blocks", "ratio": 1.0, "policy": "maskcrypt"},
+        ],
+        ids=str,
+    )
+    def test_models_masks_and_sizes_are_those_of_the_real_run(self, tmp_path, settings):
+        real = play(tmp_path / "real", **settings)
+        calibrated = play(tmp_path / "calibrated", crypto="calibrated", prices=PRICES, **settings)
+        assert [each.tobytes() for each in real.vectors] == [each.tobytes() for each in calibrated.vectors]
+        for ours, theirs in zip(real.log, calibrated.log, strict=True):
+            told = [{key: each[key] for key in each.keys() - MEASURED} for each in (ours, theirs)]
+            assert told[0] == told[1]
+        assert calibrated.summary()["crypto"] == "calibrated"
+
+    def test_every_ciphertext_is_charged(self, tmp_path):
+        result = play(tmp_path / "run", crypto="calibrated", prices=PRICES)
+        for record in result.played:
+            assert record["encrypt_seconds"] == pytest.approx(PRICES.encrypt * record["encrypted_blocks"])
+        servers = [record for record in result.log if "server" in record and record["round"] >= 0]
+        for record in servers:
+            assert record["decrypted_blocks"] > 0
+            assert record["decrypt_seconds"] == pytest.approx(PRICES.decrypt * record["decrypted_blocks"])
+            assert record["add_seconds"] == pytest.approx(PRICES.add * record["added_blocks"])
+
+    def test_a_clock_at_other_prices_is_proportional(self, tmp_path):
+        result = play(tmp_path / "run", policy="full", crypto="calibrated", prices=Prices(1.0, 0.0, 0.0))
+        ours = sum(time.seconds for time in result.times())
+        tenfold = sum(time.seconds for time in result.times(Prices(10.0, 0.0, 0.0)))
+        assert tenfold == pytest.approx(10 * ours, rel=0.01)
+
+    def test_prices_are_measured_where_none_are_given(self, tmp_path):
+        result = play(tmp_path / "run", crypto="calibrated")
+        assert all(record["encrypt_seconds"] > 0 for record in result.played)
+
+    def test_a_ratio_of_no_ciphertext_is_refused_before_anything_is_written(self, tmp_path):
+        with pytest.raises(InvalidInput, match="choose at least"):
+            play(tmp_path / "run", policy="random", profile="ckks-8192", layout="blocks")
+        assert not (tmp_path / "run").exists()
+
+
+class TestDeadline:
+    DEVICES = "4,4,4,4,4,4"
+    SLOWER = "4,2,4,4,4,4"
+
+    def shares(self, path, **settings):
+        result = play(
+            path,
+            crypto="calibrated",
+            prices=PRICES,
+            rounds=8,
+            budget="deadline",
+            partition="iid",
+            clustering="none",
+            order_refresh=100,
+            max_mi=-1,
+            cpus=";".join([self.DEVICES] * 5 + [self.SLOWER] * 3),
+            **settings,
+        )
+        rounds = {time.number: time for time in result.times()}
+        shares = {(record["round"], record["client"]): record["encrypted_share"] for record in result.played}
+        return shares, rounds
+
+    def test_a_device_that_halves_its_speed_is_given_less_and_the_round_recovers(self, tmp_path):
+        shares, rounds = self.shares(tmp_path / "run", grace=0.2)
+        assert shares[4, 1] == pytest.approx(shares[4, 0], abs=0.1)
+        assert shares[6, 1] < 0.7 * shares[5, 1]
+        assert shares[6, 0] > 0.8 * shares[5, 0]
+        assert rounds[5].seconds > 1.5 * rounds[4].seconds
+        assert rounds[6].seconds < 1.25 * rounds[4].seconds
+
+    def test_more_time_is_more_encryption(self, tmp_path):
+        little, _ = self.shares(tmp_path / "little", grace=0.1)
+        much, _ = self.shares(tmp_path / "much", grace=0.3)
+        assert much[3, 0] > 1.5 * little[3, 0]
+
+    def test_the_security_floor_holds_where_the_deadline_leaves_nothing(self, tmp_path):
+        result = play(
+            tmp_path / "run",
+            crypto="calibrated",
+            prices=Prices(1e3, 0.0, 0.0),
+            budget="deadline",
+            grace=0.0,
+            slack=0.0,
+            rounds=3,
+            max_mi=-1,
+        )
+        for record in result.played:
+            assert record["coverage"] >= 1 - 0.7 * np.exp(-1.3 * record["budget"]) - 1e-9
+
+    def test_a_resumed_run_knows_how_fast_its_clients_were(self, tmp_path):
+        settings = {"crypto": "calibrated", "budget": "deadline", "grace": 0.1, "max_mi": -1, "clustering": "none"}
+        config = make_config({**SMALL, **settings, "rounds": 3, "order_refresh": 100, "cpus": "2"})
+        first = RunFolder(tmp_path / "run")
+
+        class Stop(Exception):
+            pass
+
+        def stop(number, *_):
+            if number == 1:
+                raise Stop
+
+        with pytest.raises(Stop):
+            run_local(config, first, prices=PRICES, on_round=stop)
+        result = run_local(config, first, prices=PRICES, resume=True)
+        last = [record for record in result.played if record["round"] == 2]
+        assert len(last) == 6
+        assert all(record["budget"] < 0.6 for record in last)  # the paper's would give the best device 1
+
+
+class TestTransparentKey:
+    @pytest.mark.parametrize("name", ["insecure-test", "paillier-2048", "paillier-2048-scalar", "ckks-8192"])
+    def test_rows_are_as_long_as_ciphertexts_and_sums_exact(self, name):
+        profile = PROFILES[name]
+        key, rng = TransparentKey(profile), np.random.default_rng(0)
+        values = rng.integers(-(2**20), 2**20, 2 * profile.slots + 3)
+        a, b = key.encrypt(values), key.encrypt(-3 * values)
+        assert a.shape == (-(-values.size // profile.slots), profile.ciphertext_bytes)
+        total = key.accumulator(len(a))
+        total.add(a)
+        total.add(b)
+        total.add(a[:1], np.array([0]))
+        expected = -2 * values
+        expected[: profile.slots] += values[: profile.slots]
+        assert np.array_equal(key.decrypt(total.result(), values.size), expected)
+        assert np.array_equal(key.decrypt(key.add(a, b), values.size), -2 * values)
+        assert np.array_equal(key.decrypt(key.add_plain(a, values), values.size), 2 * values)
+
+    def test_what_a_real_key_refuses_it_refuses(self):
+        key = TransparentKey(PROFILES["insecure-test"])
+        with pytest.raises(ValueDoesNotFit):
+            key.encrypt([2**40])
+        with pytest.raises(InvalidCiphertext):
+            key.decrypt(np.zeros((1, 5), dtype=np.uint8), 1)
+
+
+class TestMeter:
+    def test_operations_are_counted_apart_and_taken_once(self):
+        _, secret = generate_keypair("insecure-test")
+        meter = Meter(None)
+        key = MeteredKey(secret, meter)
+        rows = key.public.encrypt(np.arange(40))
+        total = key.public.accumulator(len(rows))
+        total.add(rows)
+        total.add(rows)
+        assert key.decrypt(total.result(), 40).tolist() == [2 * value for value in range(40)]
+        spent = meter.take()
+        assert spent.blocks == {"encrypt": 3, "add": 6, "decrypt": 3}
+        assert all(seconds > 0 for seconds in spent.seconds.values())
+        assert spent.actual_seconds == pytest.approx(sum(spent.seconds.values()))
+        assert meter.take().actual_seconds == 0
+
+    def test_randomness_made_ahead_is_not_charged(self):
+        public, _ = generate_keypair("insecure-test")
+        meter = Meter(None)
+        key = MeteredKey(public, meter, ahead=True)
+        key.encrypt(np.arange(3000))
+        spent = meter.take()
+        assert spent.ahead_seconds > spent.seconds["encrypt"] > 0
+
+    def test_prices_are_positive_and_decryption_costs_more_than_addition(self):
+        prices = measure_prices("insecure-test")
+        assert 0 < prices.add < prices.encrypt
+        assert prices.add < prices.decrypt

@@ -32,6 +32,7 @@ NAMES = {
     "__version__",
     "cluster_clients",
     "dp_noise",
+    "deadline_budgets",
     "encryption_budgets",
     "federate",
     "gaussian_sigma",

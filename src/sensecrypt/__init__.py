@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sensecrypt._version import __version__
 
 if TYPE_CHECKING:
+    from sensecrypt.algo.budget import deadline_budgets as deadline_budgets
     from sensecrypt.algo.budget import encryption_budgets as encryption_budgets
     from sensecrypt.algo.clustering import cluster_clients as cluster_clients
     from sensecrypt.algo.dp import dp_noise as dp_noise
@@ -65,6 +66,7 @@ _HOME = {
     "ValueDoesNotFit": "errors",
     "cluster_clients": "algo.clustering",
     "dp_noise": "algo.dp",
+    "deadline_budgets": "algo.budget",
     "encryption_budgets": "algo.budget",
     "federate": "engines.federate",
     "gaussian_sigma": "algo.dp",

@@ -12,6 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from sensecrypt import cluster_clients, generate_keypair
 from sensecrypt.config import make_config
+from sensecrypt.engines.meter import Meter, MeteredKey
 from sensecrypt.engines.problem import configured_problem
 from sensecrypt.engines.work import World, describe_data
 from sensecrypt.models import get_vector
@@ -29,8 +30,8 @@ def test_fashion_mnist_clients_are_clustered_by_their_classes(partition, truth):
     torch.set_num_threads(1)
     config = make_config({"dataset": "fashion-mnist", "partition": partition, "seed": 1})
     problem = configured_problem(config)
-    world = World(config, problem.build, problem.clients, generate_keypair("insecure-test")[0])
+    world = World(config, problem.build, problem.clients, MeteredKey(generate_keypair("insecure-test")[0], Meter(None)))
     vector = get_vector(problem.build())
-    sketches = [describe_data(world, client, vector, b"a seed of sixteen") for client in range(20)]
+    sketches = [describe_data(world, client, vector, b"a seed of sixteen").row for client in range(20)]
     found = cluster_clients(np.array(sketches), random_state=0)
     assert adjusted_rand_score(truth, found.labels) == 1.0

@@ -27,6 +27,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "objective": "protect",
         "budget": "deadline",
         "on_infeasible": "security",
+        "always_encrypt": "classifier",
         "sensitivities": "sketch",
         "sensitivity_samples": 512,
         "key_mode": "dkms",
@@ -37,6 +38,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "objective": "balance",
         "budget": "paper",
         "on_infeasible": "budget",
+        "always_encrypt": "nothing",
         "sensitivities": "clear",
         "sensitivity_samples": 0,
         "key_mode": "dkms",
@@ -73,6 +75,7 @@ class RunConfig:
         C: of the security floor.
         max_mi: bound on the mutual information in bits; negative: none.
         on_infeasible: `error`, `budget` or `security`.
+        always_encrypt: the `classifier` and parameters that start at zero, whatever their sensitivity; or `nothing`.
         sensitivity_samples: samples that a round's sensitivities are computed on; 0: all.
         order_refresh: rounds after which a cluster's order is made anew.
         min_contributors: uploads without which no sum is decrypted.
@@ -111,6 +114,7 @@ class RunConfig:
     C: float = 0.7
     max_mi: float = 2.0
     on_infeasible: Literal["error", "budget", "security"] = "security"
+    always_encrypt: Literal["classifier", "nothing"] = "classifier"
     sensitivity_samples: int = 512
     order_refresh: int = 5
     min_contributors: int = 2

@@ -115,7 +115,7 @@ def test_highs_finds_nothing_better_among_2000_blocks(seed, block, budget, C):
         ],
         integrality=np.ones(2000),
         bounds=Bounds(0, 1),
-        options={"mip_rel_gap": 1e-9, "time_limit": 8},
+        options={"mip_rel_gap": 1e-9, "time_limit": 60},
     )
     ours = found.blocks - 2000 * found.coverage
     # A proof whether or not the solver finished: nothing it found is better, and nothing can be by more than its gap.
@@ -241,3 +241,66 @@ def test_bad_input_is_named_with_what_to_do(changes, argument):
         select(arguments.pop("sensitivity"), arguments.pop("budget"), **arguments)
     assert error.value.argument == argument
     assert error.value.fix
+
+
+class TestAlways:
+    @given(
+        seed=st.integers(0, 10_000),
+        block=st.integers(1, 5),
+        ordered=st.booleans(),
+        objective=st.sampled_from(["balance", "protect"]),
+        budget=st.floats(0.05, 1.0),
+    )
+    def test_what_must_be_encrypted_is_and_the_rest_is_the_best_of_all_masks_that_do(
+        self, seed, block, ordered, objective, budget
+    ):
+        rng = np.random.default_rng(seed)
+        gains = rng.lognormal(0, 2, 30)
+        always = rng.random(30) < 0.15
+        order = rng.permutation(30) if ordered else None
+        found = select(
+            gains,
+            budget,
+            B=1.0,
+            C=0.5,
+            block=block,
+            order=order,
+            always=always,
+            objective=objective,
+            on_infeasible="security",
+        )
+        assert found.mask.to_array()[always].all()
+        assert found.coverage >= found.security_floor - 1e-12
+        total = found.mask.flags.size
+        in_slots = always if order is None else always[order]
+        wanted = np.logical_or.reduceat(in_slots, np.arange(0, 30, block))
+        if order is None and found.feasible and total <= 12:
+            shares = np.add.reduceat(gains, np.arange(0, 30, block)) / gains.sum()
+            values = []
+            for bits in range(2**total):
+                flags = np.array([bits >> k & 1 for k in range(total)], dtype=bool)
+                if (wanted & ~flags).any() or flags.sum() > math.floor(budget * total):
+                    continue
+                if shares[flags].sum() >= found.security_floor - 1e-12:
+                    cost = 0.0 if objective == "protect" else flags.sum() / total
+                    values.append(cost - shares[flags].sum())
+            cost = 0.0 if objective == "protect" else found.blocks / total
+            assert cost - found.coverage == pytest.approx(min(values), abs=1e-9)
+
+    def test_a_budget_below_it_is_infeasible_and_says_so(self):
+        gains, always = np.arange(1.0, 11.0), np.arange(10) < 6
+        with pytest.raises(InfeasibleSelection):
+            select(gains, 0.3, B=1.0, C=1.0, always=always)
+        kept = select(gains, 0.3, B=1.0, C=1.0, always=always, on_infeasible="budget")
+        assert kept.mask.to_array().tolist() == always.tolist()
+        assert not kept.feasible
+
+    def test_nothing_to_force_changes_nothing(self):
+        gains = np.random.default_rng(0).lognormal(0, 1, 100)
+        free = select(gains, 0.5, B=1.0, C=0.5, block=3)
+        assert select(gains, 0.5, B=1.0, C=0.5, block=3, always=np.zeros(100, dtype=bool)).mask == free.mask
+
+    @pytest.mark.parametrize("always", [np.zeros(99, dtype=bool), np.zeros(100), [1, 2]])
+    def test_anything_but_one_bool_a_parameter_is_refused(self, always):
+        with pytest.raises(InvalidInput, match="one bool a parameter"):
+            select(np.ones(100), 0.5, B=1.0, C=0.5, always=always)

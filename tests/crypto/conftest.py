@@ -19,3 +19,8 @@ def insecure():
 @pytest.fixture(scope="session")
 def real():
     return keypair("paillier-2048")
+
+
+@pytest.fixture(scope="session")
+def subgroup():
+    return keypair("paillier-2048-subgroup")

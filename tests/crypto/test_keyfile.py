@@ -24,7 +24,7 @@ def cheap_scrypt(monkeypatch):
     monkeypatch.setattr(keyfile, "SCRYPT", {"n": 2**10, "r": 8, "p": 1})
 
 
-@pytest.fixture(params=["insecure-test", "ckks-8192"])
+@pytest.fixture(params=["insecure-test", "paillier-2048-subgroup", "ckks-8192"])
 def secret(request):
     return keypair(request.param)[1]
 
@@ -70,7 +70,7 @@ def test_a_public_file_holds_the_public_key_alone(tmp_path, secret):
 def test_the_secret_is_nowhere_in_the_file(path, secret):
     text = path.read_text()
     if hasattr(secret, "primes"):
-        for prime in secret.primes():
+        for prime in secret.primes() + secret.alphas():
             assert f"{prime:x}" not in text
             assert str(prime) not in text
     else:

@@ -13,8 +13,11 @@ from sensecrypt.engines.local import run_local
 from sensecrypt.engines.meter import Meter, MeteredKey
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, ValueDoesNotFit
+from sensecrypt.models import always_encrypt
 from sensecrypt.policies import POLICIES
 from sensecrypt.profiles import PROFILES
+from sensecrypt.protocol.envelope import unseal_any
+from sensecrypt.types import Mask
 
 SMALL = {
     "clients": 6,
@@ -144,6 +147,50 @@ class TestDeadline:
         )
         for record in result.played:
             assert record["coverage"] >= 1 - 0.7 * np.exp(-1.3 * record["budget"]) - 1e-9
+
+    @pytest.mark.parametrize("layout", ["prefix", "blocks"])
+    def test_the_classifier_is_encrypted_however_slow_a_device_is(self, tmp_path, layout):
+        seen = []
+        config = make_config(
+            {
+                **SMALL,
+                "budget": "deadline",
+                "grace": 0.0,
+                "slack": 0.0,
+                "layout": layout,
+                "max_mi": -1,
+                "C": 1.0,
+                "B": 0.0,
+            }
+        )
+        order = {}
+
+        def intercept(client, number, data):
+            seen.append((client, number, data))
+            return data
+
+        result = run_local(config, RunFolder(tmp_path / layout), intercept=intercept, prices=None)
+        order = {
+            int(name.split("-")[1]): tensor
+            for name, tensor in unseal_any((tmp_path / layout / "checkpoint.safetensors").read_bytes(), "checkpoint")[
+                1
+            ].items()
+            if name.startswith("order-")
+        }
+        assert bool(order) == (layout == "prefix")
+        always = always_encrypt(result.build(), 10)
+        assert 0 < always.sum() < 0.2 * always.size
+        last = [(client, data) for client, number, data in seen if number == config.rounds - 1]
+        for client, data in last:
+            header, tensors = unseal_any(data, "upload")
+            size, block = always.size, PROFILES["insecure-test"].slots
+            if int(header["prefix"]) >= 0:
+                mask = Mask.prefix(int(header["prefix"]), size=size, block=block)
+            else:
+                mask = Mask.from_bits(tensors["mask"].tobytes(), size=size, block=block)
+            hidden = Mask(mask.flags, size, block, order.get(result.labels[client])).to_array()
+            assert hidden[always].all()
+            assert mask.share < 0.6
 
     def test_a_resumed_run_knows_how_fast_its_clients_were(self, tmp_path):
         settings = {"crypto": "calibrated", "budget": "deadline", "grace": 0.1, "max_mi": -1, "clustering": "none"}

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from sensecrypt import checks
 from sensecrypt.algo.leakage import DEFAULT_BINS, bin_weights, check_bound, curve_of_bins, mutual_information
 from sensecrypt.algo.ordering import descending_order
-from sensecrypt.errors import InfeasibleSelection
+from sensecrypt.errors import InfeasibleSelection, InvalidInput
 from sensecrypt.types import BoolVector, Decision, Mask, Selection
 
 Objective = Literal["balance", "protect"]
@@ -49,6 +49,7 @@ def select(
     beta: tuple[float, float] = (1.0, 1.0),
     block: int = 1,
     order: npt.ArrayLike | None = None,
+    always: npt.ArrayLike | None = None,
     objective: Objective = "balance",
     on_infeasible: OnInfeasible = "error",
     bins: int = DEFAULT_BINS,
@@ -65,9 +66,11 @@ def select(
         beta: weights of cost and protection in the objective `balance`.
         block: parameters a ciphertext.
         order: a permutation of the parameters: blocks are cut along it, and only prefixes of it are considered.
+        always: one bool a parameter: what must be encrypted whatever its sensitivity; part of the security floor. Along
+            an `order`, the shortest prefix that holds all of it.
         objective: `balance` or `protect`.
-        on_infeasible: `error`; `budget`, all that the budget allows; or `security`, the fewest blocks that meet the
-            security floor and the leakage bound, whatever the budget.
+        on_infeasible: `error`; `budget`, all that the budget allows, and `always`; or `security`, the fewest blocks that
+            meet the security floor and the leakage bound, whatever the budget.
         bins: of the mutual information.
 
     Raises:
@@ -88,9 +91,17 @@ def select(
     block_gains = _block_sums(gains if slots is None else gains[slots], block)
     total = block_gains.size
     ranking, ranked_gains = descending_order(block_gains) if slots is None else (np.arange(total), block_gains)
+    forced = 0
+    if always is not None:
+        wanted = _wanted_blocks(always, slots, block, gains.size)
+        if slots is None:
+            ranking = np.concatenate([ranking[wanted[ranking]], ranking[~wanted[ranking]]])
+            ranked_gains = block_gains[ranking]
+        forced = int(np.flatnonzero(wanted[ranking]).max(initial=-1)) + 1
     coverage = _running_share(ranked_gains)
     allowed = math.floor(budget * total)
     constraints = {"budget": _up_to(allowed, total), "security": coverage >= floor}
+    constraints["security"][:forced] = False
     curve = None
     if bound is not None and weights is not None:
         parameters, ends = _parameters_in_order(ranking, slots, block, gains.size)
@@ -113,7 +124,7 @@ def select(
                 budget=allowed, needed_for_security=needed["security"], needed_for_mi=needed.get("mi"), total=total
             )
         if on_infeasible == "budget":
-            chosen, decided_by = allowed, "budget"
+            chosen, decided_by = max(allowed, forced), "budget"
         else:
             chosen = int(_all(constraints, without="budget").argmax())
             decided_by = "mi" if needed.get("mi", 0) > needed["security"] else "security"
@@ -127,6 +138,15 @@ def select(
     elif weights is not None:
         mi = mutual_information(weights, mask, bins=bins)
     return Selection(mask, float(coverage[chosen]), floor, mi, allowed, decided_by, feasible)
+
+
+def _wanted_blocks(always: npt.ArrayLike, slots: checks.IntVector | None, block: int, size: int) -> BoolVector:
+    """Which blocks hold a parameter that must be encrypted."""
+    flags = np.asarray(always)
+    if flags.dtype != np.bool_ or flags.shape != (size,):
+        raise InvalidInput("always", f"has shape {flags.shape} and dtype {flags.dtype}", "pass one bool a parameter")
+    in_slots = flags if slots is None else flags[slots]
+    return cast(BoolVector, np.logical_or.reduceat(in_slots, np.arange(0, size, block)))
 
 
 def _block_sums(values: checks.FloatVector, block: int) -> checks.FloatVector:

@@ -12,7 +12,9 @@ from torch import nn
 
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
-from sensecrypt.models import get_vector, layout, set_vector
+from sensecrypt.models import Head as Head
+from sensecrypt.models import find_head as find_head
+from sensecrypt.models import set_vector
 from sensecrypt.types import BoolVector
 
 FloatVector = npt.NDArray[np.float64]
@@ -70,39 +72,3 @@ class Observation:
         model = self.build()
         set_vector(model, self.before)
         return model.eval()
-
-
-@dataclass(frozen=True, eq=False)
-class Head:
-    """Where the last dense layer is in the vector of parameters.
-
-    Attributes:
-        weight: positions of W, classes × inputs.
-        bias: positions of b; empty if the layer has none.
-    """
-
-    weight: npt.NDArray[np.int64]
-    bias: npt.NDArray[np.int64]
-
-
-def find_head(model: nn.Module, classes: int) -> Head:
-    """The classifier: the last parameters of the network, if they are a dense layer of that many outputs."""
-    shapes = layout(model)
-    ends = np.cumsum([int(np.prod(shape)) for _, shape in shapes])
-    bias = np.empty(0, dtype=np.int64)
-    last = len(shapes) - 1
-    if len(shapes[last][1]) == 1:
-        bias = np.arange(ends[last] - shapes[last][1][0], ends[last])
-        last -= 1
-    if last < 0 or len(shapes[last][1]) != 2 or shapes[last][1][0] != classes or bias.size not in (0, classes):
-        raise InvalidInput(
-            "model", f"does not end in a dense layer of {classes} outputs", "label attacks read that one"
-        )
-    rows, columns = shapes[last][1]
-    start = ends[last] - rows * columns
-    return Head(np.arange(start, ends[last]).reshape(rows, columns), bias)
-
-
-def size_of(model: nn.Module) -> int:
-    """Number of parameters."""
-    return int(get_vector(model).size)

@@ -22,6 +22,7 @@ from sensecrypt.crypto.ckks_secret import CkksSecretKey
 from sensecrypt.crypto.scheme import DecryptionKey
 from sensecrypt.crypto.secret import SecretKey
 from sensecrypt.errors import KeyFileError
+from sensecrypt.profiles import Profile
 
 AnySecretKey = SecretKey | CkksSecretKey
 
@@ -68,8 +69,8 @@ def read_secret(path: Path | str, passphrase: str) -> AnySecretKey:
 def _secret_bytes(key: AnySecretKey) -> bytes:
     if isinstance(key, CkksSecretKey):
         return key.private_context()
-    p, q = key.primes()
-    return json.dumps({"p": f"{p:x}", "q": f"{q:x}"}).encode()
+    named = zip(_names(key.public.profile), key.primes() + key.alphas(), strict=True)
+    return json.dumps({name: f"{prime:x}" for name, prime in named}).encode()
 
 
 def _secret_key(path: Path | str, public: publicfile.AnyPublicKey, secret: bytes) -> AnySecretKey:
@@ -78,13 +79,18 @@ def _secret_key(path: Path | str, public: publicfile.AnyPublicKey, secret: bytes
         if isinstance(public, CkksPublicKey):
             key = CkksSecretKey(secret, public.profile)
         else:
-            primes = json.loads(secret)
-            key = SecretKey(int(primes["p"], 16), int(primes["q"], 16), public)
+            parts = json.loads(secret)
+            p, q, *alphas = (int(parts[name], 16) for name in _names(public.profile))
+            key = SecretKey(p, q, public, tuple(alphas))
     except publicfile.DAMAGE:
         pass  # and raise below: as its context, this exception would carry the secret along
     if key is None or key.public != public:
         raise publicfile.damaged(path) from None
     return key
+
+
+def _names(profile: Profile) -> tuple[str, ...]:
+    return ("p", "q", "alpha_p", "alpha_q") if profile.subgroup_bits else ("p", "q")
 
 
 def _phrase_bytes(passphrase: str) -> bytes:

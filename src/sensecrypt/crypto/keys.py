@@ -16,6 +16,7 @@ PaillierName = Literal[
     "paillier-2048-slot16",
     "paillier-2048-slot64",
     "paillier-2048-short",
+    "paillier-2048-subgroup",
     "paillier-2048-scalar",
     "paillier-3072",
     "insecure-test",

@@ -42,7 +42,7 @@ from sensecrypt.engines.work import (
 )
 from sensecrypt.engines.workers import Workers
 from sensecrypt.errors import Rejected, SenseCryptError
-from sensecrypt.models import get_vector, layout, set_vector
+from sensecrypt.models import always_encrypt, get_vector, layout, set_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.maskcrypt import expose
 from sensecrypt.policies.situation import blocks_of
@@ -142,7 +142,10 @@ class _LocalRun:
             blocks_of(config.ratio, -(-self.size // block), block)  # refuses what would encrypt nothing
         self.keys: Keyring = make_keys(config, prices)
         self.server = self.keys.server
-        self.world = World(config, problem.build, problem.clients, self.keys.clients, memo)
+        always = None
+        if config.always_encrypt == "classifier" and self.policy.heeds_always:
+            always = always_encrypt(problem.build(), problem.classes)
+        self.world = World(config, problem.build, problem.clients, self.keys.clients, memo, always)
         self.histograms = [
             np.bincount(labels.numpy(), minlength=problem.classes) / len(labels) for _, labels in problem.clients
         ]
@@ -234,7 +237,7 @@ class _LocalRun:
                 self.server.take_receipt(each.sensitivity.receipt, round_, sender=each.client)
         opened = self.server.open(total.close().to_bytes(round_), round_, workers=self.config.workers)
         if self._ordered:
-            self.server.set_order(round_, opened)
+            self.server.set_order(round_, opened, first=self.world.always)
         self._charge(record, start, "aggregate_seconds")
         return opened, record
 

@@ -46,6 +46,7 @@ class World:
         data: images and labels of every client.
         key: the key to encrypt with, metered; the secret one only where clients share it.
         memo: where training results are kept for other runs, if anywhere.
+        always: parameters that are encrypted whatever their sensitivity, by policies that heed it.
     """
 
     config: RunConfig
@@ -53,6 +54,7 @@ class World:
     data: list[tuple[torch.Tensor, torch.Tensor]]
     key: MeteredKey
     memo: Path | None = None
+    always: BoolVector | None = None
 
     @property
     def policy(self) -> Policy:
@@ -258,6 +260,7 @@ def _situation(world: World, task: Task, trained: Trained) -> Situation:
         ranking=task.ranking,
         exposed=task.exposed,
         agreed=task.agreed,
+        always=world.always,
         rng=derive_rng(config.seed, "choice", task.round.number, task.client),
         B=config.B,
         C=config.C,

@@ -7,13 +7,17 @@ try:
 except ImportError as error:
     raise MissingExtra("training", "torch") from error
 
+from sensecrypt.models.head import Head, always_encrypt, find_head
 from sensecrypt.models.parameters import get_vector, gradient_vector, layout, parameter_count, set_vector
 from sensecrypt.models.zoo import DEFAULT_MODEL, MODELS, build_model
 
 __all__ = [
     "DEFAULT_MODEL",
     "MODELS",
+    "Head",
+    "always_encrypt",
     "build_model",
+    "find_head",
     "get_vector",
     "gradient_vector",
     "layout",

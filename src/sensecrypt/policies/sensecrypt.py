@@ -19,10 +19,11 @@ def choose(situation: Situation) -> Choice:
         weights=situation.weights if situation.max_mi is not None else None,
         block=situation.block,
         order=situation.order,
+        always=situation.always,
         objective=situation.objective,
         on_infeasible=situation.on_infeasible,
     )
     return Choice(found.mask, found.mi, found.decided_by, found.feasible)
 
 
-POLICY = Policy(choose, needs_gradient=True, ranks_by="sensitivity")
+POLICY = Policy(choose, needs_gradient=True, heeds_always=True, ranks_by="sensitivity")

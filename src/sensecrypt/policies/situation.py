@@ -30,6 +30,7 @@ class Situation:
             where nothing was.
         exposed: what an adversary knows of the cluster's model; None where nobody asked.
         agreed: the blocks that the clients agreed on in this round; None where they did not.
+        always: parameters to encrypt whatever their sensitivity; None: none.
         rng: for choices at random.
         B: of the security floor.
         C: of the security floor.
@@ -48,6 +49,7 @@ class Situation:
     ranking: checks.IntVector | None = None
     exposed: npt.NDArray[np.float32] | None = None
     agreed: BoolVector | None = None
+    always: BoolVector | None = None
     rng: np.random.Generator
     B: float
     C: float

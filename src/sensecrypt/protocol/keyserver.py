@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.algo.ordering import descending_order
@@ -98,9 +99,11 @@ class KeyServer:
         """An order that was made before a restart."""
         self._orders[run, cluster] = checks.permutation("order", order, order.size)
 
-    def set_order(self, round_: Round, sums: Opened) -> checks.IntVector:
-        """The cluster's new order: descending mean sensitivity."""
+    def set_order(self, round_: Round, sums: Opened, *, first: npt.NDArray[np.bool_] | None = None) -> checks.IntVector:
+        """The cluster's new order: descending mean sensitivity, after those parameters that must come `first`."""
         order, _ = descending_order(np.maximum(sums.values, 0).astype(np.float64))
+        if first is not None:
+            order = np.concatenate([order[first[order]], order[~first[order]]])
         self._orders[round_.run, round_.cluster] = order
         return order
 

@@ -1,0 +1,53 @@
+"""Adversaries that fill the hidden part of the last layer's gradient in and run iLRG; and the one that sees nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sensecrypt.attacks.completion import complete_head
+from sensecrypt.attacks.ilrg import ilrg
+from sensecrypt.attacks.observation import FloatVector, Observation, find_head
+from sensecrypt.errors import InvalidInput
+
+
+def prior(observation: Observation) -> FloatVector:
+    """K/C of every class."""
+    return np.full(observation.classes, observation.samples / observation.classes)
+
+
+def zero_fill(observation: Observation) -> FloatVector:
+    """What the paper evaluates: iLRG as if hidden gradients were 0.
+
+    With all of the head hidden this is K times what the head predicts from its bias alone, near the prior.
+    """
+    if not observation.visible.any():
+        return prior(observation)
+    return ilrg_on(observation, observation.zero_filled)
+
+
+def stale_fill(observation: Observation) -> FloatVector:
+    """Run iLRG with the last exposed value of hidden coordinates (MaskCrypt, Hu and Li 2024); 0 for those without any."""
+    if observation.stale is None:
+        raise InvalidInput("observation", "has no stale values", "observe the client in an earlier round, too")
+    filled = np.where(observation.visible, observation.gradient, observation.stale)
+    if np.isnan(filled).all():
+        return prior(observation)
+    return ilrg_on(observation, np.nan_to_num(filled, nan=0.0))
+
+
+def completion(observation: Observation) -> FloatVector:
+    """Run iLRG on the head's gradient, hidden entries completed."""
+    head, before = find_head(observation.build(), observation.classes), observation.before.astype(np.float64)
+    places = np.column_stack([head.weight, head.bias])
+    matrix = observation.gradient[places]
+    if np.isnan(matrix).all() or head.bias.size == 0:
+        return prior(observation)
+    filled = observation.zero_filled
+    filled[places] = complete_head(matrix, before[head.weight], before[head.bias], observation.samples)
+    return ilrg_on(observation, filled)
+
+
+def ilrg_on(observation: Observation, gradient: FloatVector) -> FloatVector:
+    """Run iLRG of a whole model's gradient, nothing of it hidden."""
+    head, before = find_head(observation.build(), observation.classes), observation.before.astype(np.float64)
+    return ilrg(gradient[head.weight], gradient[head.bias], before[head.weight], before[head.bias], observation.samples)

@@ -1,0 +1,36 @@
+"""The adversaries, weakest first: each tells from an `Observation` how many samples of each class a client had.
+
+name         sees, and does
+prior        nothing: K/C of every class
+zero-fill    the plain part of the last layer, hidden gradients taken for 0: the paper's attacker
+stale-fill   the same, hidden coordinates taken for the last value that was exposed: MaskCrypt's attacker
+completion   the same, and knows the mask: completes the matrix by what every such gradient obeys
+prototype    any plain coordinates, and labelled public data
+sensitivity  Γ in the clear, which some protocols upload for clustering
+mask-only    which positions are hidden, and labelled public data
+
+A colluding client is no adversary of its own but a wider observation. `prior` stands in every table: what does not beat
+it has learnt nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sensecrypt.attacks.fills import completion, prior, stale_fill, zero_fill
+from sensecrypt.attacks.maskonly import mask_only
+from sensecrypt.attacks.observation import FloatVector, Observation
+from sensecrypt.attacks.prototype import prototype
+from sensecrypt.attacks.signs import sensitivity
+
+Adversary = Callable[[Observation], FloatVector]
+
+ADVERSARIES: dict[str, Adversary] = {
+    "prior": prior,
+    "zero-fill": zero_fill,
+    "stale-fill": stale_fill,
+    "completion": completion,
+    "prototype": prototype,
+    "sensitivity": sensitivity,
+    "mask-only": mask_only,
+}

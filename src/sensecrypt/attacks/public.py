@@ -1,0 +1,58 @@
+"""Gradients of the labelled samples that anybody has, at the model that the server sent."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from sensecrypt.attacks.ilrg import FloatMatrix
+from sensecrypt.attacks.observation import FloatVector, Observation, Samples
+from sensecrypt.checks import IntVector
+from sensecrypt.errors import InvalidInput
+from sensecrypt.models import gradient_vector
+
+_BATCH = 256
+
+
+def class_gradients(observation: Observation, places: IntVector) -> FloatMatrix:
+    """G_c, the mean gradient of each class: classes × places."""
+    inputs, labels = _public(observation)
+    model = observation.model()
+    groups = [inputs[labels == label] for label in range(observation.classes)]
+    return np.array([_mean_gradient(model, members, label)[places] for label, members in enumerate(groups)])
+
+
+def sample_gradients(observation: Observation, places: IntVector) -> tuple[FloatMatrix, IntVector]:
+    """The gradient of every sample, samples × places, and the samples' classes."""
+    inputs, labels = _public(observation)
+    model = observation.model()
+    rows = [
+        _mean_gradient(model, sample[None], int(label))[places] for sample, label in zip(inputs, labels, strict=True)
+    ]
+    return np.array(rows), labels.numpy().astype(np.int64)
+
+
+def some_places(places: IntVector, many: int, rng: np.random.Generator) -> IntVector:
+    """At most `many` of the coordinates, drawn at random: large models say the same thing many times."""
+    return places if places.size <= many else np.sort(rng.choice(places, many, replace=False))
+
+
+def _public(observation: Observation) -> Samples:
+    """The public data, in which every class must be."""
+    fix = "give the adversary labelled samples of every class"
+    if observation.public is None:
+        raise InvalidInput("observation", "has no public data", fix)
+    missing = np.setdiff1d(np.arange(observation.classes), observation.public[1].numpy())
+    if missing.size:
+        raise InvalidInput("observation", f"has no public sample of class {missing[0]}", fix)
+    return observation.public
+
+
+def _mean_gradient(model: nn.Module, inputs: torch.Tensor, label: int) -> FloatVector:
+    model.zero_grad()
+    for start in range(0, len(inputs), _BATCH):
+        part = inputs[start : start + _BATCH]
+        loss = nn.functional.cross_entropy(model(part), torch.full((len(part),), label), reduction="sum") / len(inputs)
+        torch.autograd.backward(loss)
+    return gradient_vector(model).astype(np.float64)

@@ -1,0 +1,63 @@
+"""The classifier of a network, and what of a network should be encrypted whatever its sensitivity says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from sensecrypt.errors import InvalidInput
+from sensecrypt.models.parameters import get_vector, layout
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """Where the last dense layer is in the vector of parameters.
+
+    Attributes:
+        weight: positions of W, classes × inputs.
+        bias: positions of b; empty if the layer has none.
+    """
+
+    weight: npt.NDArray[np.int64]
+    bias: npt.NDArray[np.int64]
+
+
+def find_head(model: nn.Module, classes: int) -> Head:
+    """The classifier: the last parameters of the network, if they are a dense layer of that many outputs."""
+    shapes = layout(model)
+    ends = np.cumsum([int(np.prod(shape)) for _, shape in shapes])
+    bias = np.empty(0, dtype=np.int64)
+    last = len(shapes) - 1
+    if len(shapes[last][1]) == 1:
+        bias = np.arange(ends[last] - shapes[last][1][0], ends[last])
+        last -= 1
+    if last < 0 or len(shapes[last][1]) != 2 or shapes[last][1][0] != classes or bias.size not in (0, classes):
+        raise InvalidInput(
+            "model", f"does not end in a dense layer of {classes} outputs", "label attacks read that one"
+        )
+    rows, columns = shapes[last][1]
+    start = ends[last] - rows * columns
+    return Head(np.arange(start, ends[last]).reshape(rows, columns), bias)
+
+
+def always_encrypt(initial: nn.Module, classes: int) -> npt.NDArray[np.bool_]:
+    """Which parameters tell labels even where their sensitivity |w·g| is small.
+
+    The classifier, whose gradients are what label attacks read; and whatever starts at zero, such as biases and the
+    shifts of batch normalisation: w = 0 makes the sensitivity 0 and leaves the gradient in sight.
+
+    Args:
+        initial: the model before training.
+        classes: how many there are; a network that does not end in a dense layer has no classifier to hide.
+    """
+    chosen: npt.NDArray[np.bool_] = get_vector(initial) == 0
+    try:
+        head = find_head(initial, classes)
+    except InvalidInput:
+        return chosen
+    chosen[head.weight.ravel()] = True
+    chosen[head.bias] = True
+    return chosen

@@ -84,6 +84,7 @@ class RunConfig:
         batch_size: of training.
         learning_rate: of training.
         momentum: of training.
+        messages: `keep` what each party received, in the run's folder, for attacks on it; or `forget`.
         workers: processes that play the clients.
         cpus: of the devices, dealt out in turn; several rows: round by round, the last one stays.
         bandwidths: of the devices in megabytes a second, likewise.
@@ -123,6 +124,7 @@ class RunConfig:
     batch_size: int = 32
     learning_rate: float = 0.05
     momentum: float = 0.5
+    messages: Literal["forget", "keep"] = "forget"
     workers: int = 2
     cpus: Rows = ((24, 16, 12, 10, 8),)
     bandwidths: Rows = ((50, 45, 40, 35, 30),)

@@ -324,3 +324,8 @@ class TestKeyFile:
         (tmp_path / "key.json").write_text(json.dumps(fields))
         with pytest.raises(KeyFileError, match="cannot be opened"):
             keyfile.read_secret(tmp_path / "key.json", self.PHRASE)
+
+
+def test_a_sender_cannot_draw_the_base_of_a_subgroup_key():
+    with pytest.raises(InvalidKey, match="public key file"):
+        PublicKey.from_modulus(15, "paillier-2048-subgroup")

@@ -26,7 +26,7 @@ def zero_fill(observation: Observation) -> FloatVector:
 
 
 def stale_fill(observation: Observation) -> FloatVector:
-    """Run iLRG with the last exposed value of hidden coordinates (MaskCrypt, Hu and Li 2024); 0 for those without any."""
+    """Run iLRG with the last exposed value of hidden coordinates (MaskCrypt, Hu and Li 2024), 0 if none ever was."""
     if observation.stale is None:
         raise InvalidInput("observation", "has no stale values", "observe the client in an earlier round, too")
     filled = np.where(observation.visible, observation.gradient, observation.stale)

@@ -3,8 +3,7 @@
 The gradient of a batch is the mean of its samples' gradients, so g is near Σ_c (n_c/K)·G_c with G_c the mean gradient
 of class c, which whoever has samples of each class computes at the model that the server sent. Counts are what explains
 the visible coordinates best, none being negative. "Best" is measured in units of how much samples of one class differ
-(generalised least squares): with the plain sum of squares a few large coordinates decide, and on LeNet-5 with a fifth
-hidden a quarter of the counts is off instead of one in thirty.
+(generalised least squares): with the plain sum of squares a few large coordinates decide.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from scipy.optimize import nnls
 from sensecrypt.attacks.fills import prior
 from sensecrypt.attacks.ilrg import FloatMatrix
 from sensecrypt.attacks.observation import FloatVector, Observation
-from sensecrypt.attacks.public import sample_gradients, some_places
+from sensecrypt.attacks.public import group_gradients, some_places
 from sensecrypt.rng import derive_rng
 
 COORDINATES = 6_000
+_GROUP = 5
 _RIDGE = 3e-3  # of the total variance: samples are fewer than coordinates, so their covariance is not of full rank
 
 
@@ -33,7 +33,7 @@ def prototype(observation: Observation, *, rng: np.random.Generator | None = Non
     places = some_places(np.flatnonzero(observation.visible), COORDINATES, generator)
     if places.size == 0:
         return prior(observation)
-    gradients, labels = sample_gradients(observation, places)
+    gradients, labels = group_gradients(observation, places, size=_GROUP)
     means = np.array([gradients[labels == label].mean(axis=0) for label in range(observation.classes)])
     columns = np.column_stack([means.T, observation.gradient[places]])
     root = _root(_in_units_of(columns, gradients - means[labels]))
@@ -48,7 +48,7 @@ def _in_units_of(columns: FloatMatrix, noise: FloatMatrix) -> FloatMatrix:
     covariance = spread @ spread.T
     ridge = _RIDGE * float(np.trace(covariance))
     inner = np.asarray(columns.T @ columns, dtype=np.float64)
-    if ridge == 0:  # one sample a class: nothing to weigh by
+    if ridge == 0:  # one group a class: nothing to weigh by
         return inner
     across = spread @ columns
     regular = covariance + ridge * np.eye(len(noise))

@@ -84,6 +84,8 @@ class PublicKey:
     @classmethod
     def from_modulus(cls, n: int, profile: str | Profile = DEFAULT_PROFILE) -> PublicKey:
         """A key whose modulus another implementation made; the base h is drawn here, as any sender may."""
+        if get_profile(profile).subgroup_bits:
+            raise InvalidKey("profile", "has a base that only the key's maker can draw", "use its public key file")
         modulus = int(integer("n", n))
         if modulus < 2:
             raise InvalidKey("n", "is no modulus", "pass the product of two primes")

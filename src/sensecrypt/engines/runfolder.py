@@ -77,6 +77,23 @@ class RunFolder:
             partial.unlink(missing_ok=True)
             raise SenseCryptError(f"{self.path / name} cannot be written: {error.strerror}; free some space") from None
 
+    def keep_message(self, round_number: int, name: str, data: bytes) -> None:
+        """Keep what a party received in a round."""
+        place = self.path / "messages" / f"round-{round_number}"
+        place.mkdir(parents=True, exist_ok=True)
+        RunFolder(place).write(f"{name}.safetensors", data)
+
+    def message(self, round_number: int, name: str) -> bytes:
+        """What was kept."""
+        try:
+            return (self.path / "messages" / f"round-{round_number}" / f"{name}.safetensors").read_bytes()
+        except OSError:
+            if not (self.path / "messages").exists():
+                fix = "run again with --set messages=keep"
+                raise InvalidInput(str(self.path), "is a run whose messages were not kept", fix) from None
+            problem = f"has no message {name} of round {round_number}"
+            raise InvalidInput(str(self.path), problem, "name a round and a client that took part in it") from None
+
     def save_checkpoint(self, header: Mapping[str, str | int], tensors: Mapping[str, npt.NDArray[Any]]) -> None:
         """Replace the checkpoint."""
         self.write("checkpoint.safetensors", seal("checkpoint", header, tensors))

@@ -1,0 +1,116 @@
+"""Who takes part in a run on one machine, and with what: everything that no round changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensecrypt.config import RunConfig
+from sensecrypt.engines.clock import Prices
+from sensecrypt.engines.keyring import Keyring, make_keys
+from sensecrypt.engines.meter import work_seconds
+from sensecrypt.engines.problem import Problem
+from sensecrypt.engines.result import Record
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.engines.work import World
+from sensecrypt.engines.workers import Workers
+from sensecrypt.models import always_encrypt, get_vector
+from sensecrypt.policies import get_policy
+from sensecrypt.policies.policy import Policy
+from sensecrypt.policies.situation import blocks_of
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.round import Round
+
+RUN_NAME = "local"
+Intercept = Callable[[int, int, bytes], bytes | None]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Parties:
+    """All of them.
+
+    Attributes:
+        config: of the run.
+        policy: who encrypts what.
+        folder: where everything is written.
+        keys: who holds which.
+        world: what the clients have.
+        workers: the processes that play them.
+        samples: how many each client has.
+        size: parameters of the model.
+        intercept: stands between clients and aggregator, for tests.
+    """
+
+    config: RunConfig
+    policy: Policy
+    folder: RunFolder
+    keys: Keyring
+    world: World
+    workers: Workers
+    samples: Ints
+    size: int
+    intercept: Intercept | None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether clusters have a secret order of their parameters."""
+        return self.config.layout == "prefix" and self.policy.ranks_by is not None
+
+    def describe(self, labels: Ints, cluster: int, number: int, purpose: str, attempt: int = 0) -> Round:
+        """What all members of a cluster agree on before a round."""
+        members = np.flatnonzero(labels == cluster)
+        total = int(self.samples[members].sum())
+        weights = {int(client): int(self.samples[client]) / total for client in members}
+        return Round(RUN_NAME, number, cluster, purpose, self.size, get_profile(self.config.profile), weights, attempt)
+
+    def charge(self, server: Record, start: float, rest: str) -> None:
+        """Note what the servers spent since `start`: on cryptography as the meter says, on the rest as measured."""
+        took = work_seconds() - start
+        spent = self.keys.meter.take()
+        charged = {
+            rest: max(0.0, took - spent.actual_seconds),
+            "add_seconds": spent.seconds["add"],
+            "added_blocks": spent.blocks["add"],
+            "decrypt_seconds": spent.seconds["decrypt"],
+            "decrypted_blocks": spent.blocks["decrypt"],
+        }
+        grow(server, charged)
+
+
+def gather(
+    config: RunConfig,
+    problem: Problem,
+    folder: RunFolder,
+    *,
+    intercept: Intercept | None,
+    memo: Path | None,
+    prices: Prices | None,
+) -> Parties:
+    """Everybody for this run; what could never run is refused here."""
+    policy = get_policy(config.policy)
+    initial = problem.build()
+    size = get_vector(initial).size
+    if policy.uses_ratio:
+        block = min(get_profile(config.profile).slots, size)
+        blocks_of(config.ratio, -(-size // block), block)  # refuses what would encrypt nothing
+    always = None
+    if config.always_encrypt == "classifier" and policy.heeds_always:
+        always = always_encrypt(initial, problem.classes)
+    keys = make_keys(config, prices)
+    world = World(config, problem.build, problem.clients, keys.clients, memo, always)
+    samples = np.array([len(labels) for _, labels in problem.clients])
+    return Parties(config, policy, folder, keys, world, Workers(world, config.workers), samples, size, intercept)
+
+
+def grow(record: Record, more: Record) -> None:
+    """Numbers that are there already grow; everything else is set."""
+    for key, value in more.items():
+        if key in record and isinstance(value, (int, float)) and not isinstance(value, bool):
+            record[key] += value
+        else:
+            record[key] = value

@@ -1,0 +1,88 @@
+"""Before the first round: clients describe their data, are clustered, and rank their parameters together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sensecrypt.algo.clustering import cluster_clients
+from sensecrypt.algo.ordering import descending_order
+from sensecrypt.engines.clock import SETUP
+from sensecrypt.engines.meter import work_seconds
+from sensecrypt.engines.parties import RUN_NAME, Parties, grow
+from sensecrypt.engines.result import Record
+from sensecrypt.engines.state import State
+from sensecrypt.engines.work import Described, Done, Vector, describe_data, seal_ranking
+from sensecrypt.errors import SenseCryptError
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.envelope import seal
+from sensecrypt.protocol.keyserver import Opened
+from sensecrypt.protocol.round import Round
+from sensecrypt.rng import derive_rng
+
+INDEX_BYTES = 4  # of a parameter's number, when an order is handed out
+
+
+def set_up(parties: Parties, initial: Vector) -> tuple[State, list[Record]]:
+    """Clusters, and their first orders; with the records of what it took."""
+    clients = range(parties.config.clients)
+    facts: dict[int, Record] = {client: {"bytes_up": 0, "bytes_down": initial.nbytes} for client in clients}
+    labels, why = np.zeros(parties.config.clients, dtype=np.int64), "clustering is off"
+    if parties.config.clustering == "auto":
+        described = _describe_all(parties, initial)
+        rows = np.array([each.row for each in described])
+        clusters = cluster_clients(rows, random_state=derive_rng(parties.config.seed, "clustering"))
+        labels, why = clusters.labels, clusters.why
+        for client, each in enumerate(described):
+            grow(facts[client], each.facts)
+    count = int(labels.max()) + 1
+    state = State(0, labels, why, [initial] * count, [initial] * count, [None] * count)
+    servers = []
+    if parties.ordered or parties.policy.ranks_by == "jacobian":
+        servers = [_first_ranking(parties, state, cluster, facts) for cluster in range(count)]
+    told = [{"round": SETUP, "cluster": int(labels[client]), "client": client, **facts[client]} for client in clients]
+    return state, [*told, *servers]
+
+
+def sum_sensitivities(parties: Parties, round_: Round, done: Sequence[Done], server: Record) -> Opened:
+    """Sum encrypted scores; the key server may make an order of them, the aggregator learns nothing."""
+    failures = [each.failure for each in done if each.failure]
+    if failures and len(failures) == len(done):
+        raise SenseCryptError(f"no client of cluster {round_.cluster} could take part: {failures[0]}")
+    parties.keys.meter.take()
+    start = work_seconds()
+    total = RoundSum(round_, parties.keys.public)
+    for each in done:
+        if each.sensitivity is not None:
+            total.add(each.sensitivity.upload, sender=each.client)
+            parties.keys.server.take_receipt(each.sensitivity.receipt, round_, sender=each.client)
+    opened = parties.keys.server.open(total.close().to_bytes(round_), round_, workers=parties.config.workers)
+    if parties.ordered:
+        parties.keys.server.set_order(round_, opened, first=parties.world.always)
+    parties.charge(server, start, "aggregate_seconds")
+    return opened
+
+
+def _describe_all(parties: Parties, initial: Vector) -> list[Described]:
+    seed = parties.keys.server.sketch_seed(RUN_NAME) if parties.config.sensitivities == "sketch" else None
+    calls = [(client, initial, seed) for client in range(parties.config.clients)]
+    described: list[Described] = parties.workers.map(describe_data, calls)
+    if parties.config.messages == "keep":
+        for client, each in enumerate(described):
+            parties.folder.keep_message(SETUP, f"description-{client}", seal("description", {}, {"row": each.row}))
+    return described
+
+
+def _first_ranking(parties: Parties, state: State, cluster: int, facts: dict[int, Record]) -> Record:
+    round_ = parties.describe(state.labels, cluster, 0, "sensitivity")
+    seed = parties.keys.server.receipt_seed(round_)
+    calls = [(client, state.vectors[cluster], round_, seed) for client in round_.weights]
+    done: list[Done] = parties.workers.map(seal_ranking, calls)
+    server: Record = {"round": SETUP, "cluster": cluster, "server": True}
+    opened = sum_sensitivities(parties, round_, done, server)
+    if not parties.ordered:
+        state.rankings[cluster], _ = descending_order(np.maximum(opened.values, 0).astype(np.float64))
+    for each in done:
+        grow(facts[each.client], {**(each.facts or {}), "bytes_down": INDEX_BYTES * parties.size})
+    return server

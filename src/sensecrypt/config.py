@@ -78,7 +78,7 @@ class RunConfig:
         always_encrypt: the `classifier` and parameters that start at zero, whatever their sensitivity; or `nothing`.
         sensitivity_samples: samples that a round's sensitivities are computed on; 0: all.
         order_refresh: rounds after which a cluster's order is made anew.
-        min_contributors: uploads without which no sum is decrypted.
+        min_contributors: uploads without which no sum is decrypted, and clients of every encrypted block.
         quorum: share of a cluster's weight that must arrive.
         local_epochs: of training a round.
         batch_size: of training.
@@ -118,7 +118,7 @@ class RunConfig:
     always_encrypt: Literal["classifier", "nothing"] = "classifier"
     sensitivity_samples: int = 512
     order_refresh: int = 5
-    min_contributors: int = 2
+    min_contributors: int = 3  # so that one of them may collude with the aggregator
     quorum: float = 0.5
     local_epochs: int = 1
     batch_size: int = 32

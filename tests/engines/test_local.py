@@ -104,7 +104,7 @@ def test_a_run_learns_and_its_folder_tells_everything(tmp_path, reference):
     assert len(summary["model_sha256"]) == 2
 
 
-def test_every_encrypted_block_has_two_contributors_by_the_budgets(tmp_path):
+def test_every_encrypted_block_has_three_contributors_by_the_budgets(tmp_path):
     result = play(tmp_path, objective="protect")
     for cluster in (0, 1):
         blocks = sorted(
@@ -112,7 +112,7 @@ def test_every_encrypted_block_has_two_contributors_by_the_budgets(tmp_path):
             for record in result.records
             if record["cluster"] == cluster and record["round"] == 0
         )
-        assert blocks[-1] == blocks[-2]
+        assert blocks[-1] == blocks[-2] == blocks[-3]
 
 
 class TestFaults:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ SMALL = [name for name in MODELS if name != "resnet50"]
         ("mlp", 50_890, (1, 28, 28), 10),
         ("lenet5", 44_426, (1, 28, 28), 10),
         ("alexnet", 124_534, (3, 32, 32), 10),
+        ("dlg", 13_426, (1, 28, 28), 10),
         pytest.param("resnet50", 23_705_252, (3, 32, 32), 100, marks=pytest.mark.slow),
     ],
 )
@@ -54,7 +56,15 @@ def test_the_seed_decides_and_the_global_generator_is_untouched(name):
 
 
 def test_every_default_exists():
-    assert set(DEFAULT_MODEL.values()) == set(MODELS)
+    assert set(DEFAULT_MODEL.values()) == set(MODELS) - {"dlg"}  # no data set's own: attacks ask for it by name
+
+
+def test_dlgs_weights_and_biases_are_drawn_wide():
+    vector = get_vector(build_model("dlg", seed=0))
+    assert np.abs(vector).max() <= 0.5
+    for parameter in build_model("dlg", seed=0).parameters():
+        assert abs(parameter.detach().std() - 12**-0.5) < 0.1 if parameter.numel() > 100 else True
+        assert parameter.detach().abs().max() > 0.25
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from scipy.special import softmax
 from sensecrypt.attacks.ilrg import FloatMatrix, FloatVector, ilrg
 
 _ROUNDS = 200
+_SETTLED = 1e-10
 _RIDGE = 1e-9
 _SCALES = 300
 
@@ -36,7 +37,9 @@ def complete(matrix: FloatMatrix) -> FloatMatrix:
     for _ in range(_ROUNDS):
         u = _balanced(plain @ v, ~hidden @ v**2)
         u /= np.linalg.norm(u) or 1.0
-        v = _divided(u @ plain, u**2 @ ~hidden)
+        v, last = _divided(u @ plain, u**2 @ ~hidden), v
+        if np.abs(v - last).max() <= _SETTLED * np.abs(v).max():
+            break
     return _meet_sums(np.where(hidden, np.outer(u, v), matrix), hidden)
 
 

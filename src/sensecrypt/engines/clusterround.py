@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from sensecrypt import checks
 from sensecrypt.engines.meter import work_seconds
-from sensecrypt.engines.parties import RUN_NAME, Ints, Parties, grow
+from sensecrypt.engines.parties import RUN_NAME, Parties, grow
 from sensecrypt.engines.result import Record
 from sensecrypt.engines.setup import INDEX_BYTES, sum_sensitivities
 from sensecrypt.engines.state import State
@@ -85,9 +86,9 @@ def play_cluster(
         tasks = _agree(parties, round_, tasks, notes)
     total, done = _collect(parties, round_, tasks, notes)
     opened, aggregate, message = _open(parties, round_, total, notes.server)
-    if parties.config.messages == "keep":
-        _keep(parties, round_, message, vector, order)
     model = state.vectors[cluster] = read_model(opened.values, opened.weight, round_)
+    if parties.config.messages == "keep":
+        _keep(parties, round_, message, {"model": vector} | ({} if order is None else {"order": order}), model)
     hidden = Mask(aggregate.mask.flags, aggregate.mask.size, aggregate.mask.block, order)
     notes.server["union_share"] = hidden.share
     state.exposed[cluster] = expose(state.exposed[cluster], hidden.to_array(), model)
@@ -156,6 +157,8 @@ def _deliver(parties: Parties, done: Done, round_: Round, total: RoundSum) -> No
     parties.keys.server.take_receipt(done.model.receipt, round_, sender=done.client)
     if parties.config.messages == "keep":
         parties.folder.keep_message(round_.number, f"upload-{done.client}", data)
+        if done.own is not None:
+            parties.folder.keep_message(round_.number, f"own-{done.client}", seal("own", {}, {"weights": done.own}))
 
 
 def _open(parties: Parties, round_: Round, total: RoundSum, server: Record) -> tuple[Opened, Aggregate, bytes]:
@@ -183,11 +186,14 @@ def _distribute(parties: Parties, notes: Notes, model: Vector, aggregate: bytes)
         grow(facts, told)
 
 
-def _keep(parties: Parties, round_: Round, aggregate: bytes, vector: Vector, order: Ints | None) -> None:
-    """What the aggregator makes, and what members of the cluster know of its parameters."""
-    parties.folder.keep_message(round_.number, f"aggregate-{round_.cluster}", aggregate)
-    known: dict[str, np.ndarray] = {"model": vector} | ({} if order is None else {"order": order})
-    parties.folder.keep_message(round_.number, f"members-{round_.cluster}", seal("members", {}, known))
+def _keep(
+    parties: Parties, round_: Round, aggregate: bytes, members: dict[str, np.ndarray[Any, Any]], model: Vector
+) -> None:
+    """What the aggregator makes, what members of the cluster know, and what they receive."""
+    name, keep = round_.cluster, parties.folder.keep_message
+    keep(round_.number, f"aggregate-{name}", aggregate)
+    keep(round_.number, f"members-{name}", seal("members", {}, members))
+    keep(round_.number, f"opened-{name}", seal("opened", {}, {"model": model}))
 
 
 def _died(task: Task) -> Done:

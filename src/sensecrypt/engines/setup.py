@@ -32,7 +32,8 @@ def set_up(parties: Parties, initial: Vector) -> tuple[State, list[Record]]:
     if parties.config.clustering == "auto":
         described = _describe_all(parties, initial)
         rows = np.array([each.row for each in described])
-        clusters = cluster_clients(rows, random_state=derive_rng(parties.config.seed, "clustering"))
+        rng, least = derive_rng(parties.config.seed, "clustering"), max(2, parties.config.min_contributors)
+        clusters = cluster_clients(rows, random_state=rng, min_size=least)
         labels, why = clusters.labels, clusters.why
         for client, each in enumerate(described):
             grow(facts[client], each.facts)

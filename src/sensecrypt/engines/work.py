@@ -128,13 +128,14 @@ class Proposed:
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """What came of a task: messages and facts, or why there are none."""
+    """What came of a task: messages and facts, or why there are none; its own weights only where messages are kept."""
 
     client: int
     model: Sealed | None = None
     sensitivity: Sealed | None = None
     facts: Facts | None = None
     failure: str | None = None
+    own: Vector | None = None
 
 
 def describe_data(world: World, client: int, vector: Vector, sketch_seed: bytes | None) -> Described:
@@ -215,7 +216,8 @@ def _play(world: World, task: Task) -> Done:
         "decided_by": choice.decided_by,
         "feasible": choice.feasible,
     }
-    return Done(client, sealed, refreshed, facts)
+    own = trained.weights if world.config.messages == "keep" else None
+    return Done(client, sealed, refreshed, facts, own=own)
 
 
 def _train(world: World, task: Task) -> Trained:

@@ -1,4 +1,6 @@
-"""The paper's networks, by name. All take float images of shape (batch, channels, height, width) and return logits.
+"""The paper's networks and DLG's, by name.
+
+All take float images of shape (batch, channels, height, width) and return logits.
 
 name         input      parameters
 digits-mlp   1 × 8 × 8       2,410
@@ -6,6 +8,7 @@ mlp          1 × 28 × 28    50,890
 lenet5       1 × 28 × 28    44,426   without padding
 alexnet      3 × 32 × 32   124,534   five convolutions, three dense layers
 resnet50     3 × 32 × 32   23,705,252   3×3 stem of stride 1, no max-pool, 100 classes
+dlg          1 × 28 × 28    13,426   the network of "Deep Leakage from Gradients", only for attacks
 """
 
 from __future__ import annotations
@@ -97,11 +100,26 @@ def _resnet50() -> nn.Sequential:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 100))
 
 
+def _dlg() -> nn.Sequential:
+    """Smooth everywhere, and weights so large that no sigmoid is flat: the easiest case for an attack on images.
+
+    Zhu et al., Deep Leakage from Gradients, NeurIPS 2019: their published code draws biases as widely as weights.
+    """
+    convolutions: list[nn.Module] = []
+    for inputs, stride in ((1, 2), (12, 2), (12, 1)):
+        convolutions += [nn.Conv2d(inputs, 12, 5, stride, padding=2), nn.Sigmoid()]
+    model = nn.Sequential(*convolutions, *_dense(588, 10))
+    for parameter in model.parameters():
+        nn.init.uniform_(parameter, -0.5, 0.5)
+    return model
+
+
 _BUILDERS: dict[str, Callable[[], nn.Module]] = {
     "digits-mlp": lambda: _dense(64, 32, 10),
     "mlp": lambda: _dense(784, 64, 10),
     "lenet5": _lenet5,
     "alexnet": _alexnet,
     "resnet50": _resnet50,
+    "dlg": _dlg,
 }
 MODELS = tuple(_BUILDERS)

@@ -1,0 +1,237 @@
+"""What an adversary saw of a client in a recorded run: built from the messages that its role received, nothing else.
+
+eavesdropper        the client's uploads; the initial model, which is public
+aggregator          all uploads, its own sums, and Γ where clients send it in the clear
+aggregator+client   besides, what one other member of the cluster knows: the models, the order, its own weights
+
+The aggregator knows which slots are plain, but in the prefix layout not which parameter a slot holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sensecrypt import checks
+from sensecrypt.attacks.observation import FloatVector, Observation
+from sensecrypt.engines.clock import SETUP
+from sensecrypt.engines.problem import Problem, configured_problem
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.errors import InvalidInput
+from sensecrypt.models import get_vector
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.client import model_format
+from sensecrypt.protocol.envelope import unseal_any
+from sensecrypt.protocol.messages import Aggregate, Upload
+from sensecrypt.protocol.round import Round
+from sensecrypt.rng import derive_rng
+from sensecrypt.types import BoolVector, Mask
+
+ADVERSARIES = ("eavesdropper", "aggregator", "aggregator+client")
+PUBLIC_PER_CLASS = 50
+
+IntVector = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """An observation, and apart from it what scores need.
+
+    Attributes:
+        observation: all that an attack may use.
+        counts: the client's true class histogram.
+        encrypted: share of the parameters that the client encrypted.
+        recovered: share of its encrypted parameters that collusion gave back exactly, by subtraction.
+        attributed: share of the parameters that were plain and whose position the adversary knows.
+    """
+
+    observation: Observation
+    counts: IntVector
+    encrypted: float
+    recovered: float
+    attributed: float
+
+
+def observe_run(folder: RunFolder, *, number: int, client: int, adversary: str) -> Observed:
+    """What `adversary` saw of `client` in round `number`."""
+    checks.choice("adversary", adversary, ADVERSARIES)
+    run = _Recording(folder)
+    checks.whole("client", client, low=0, high=run.config.clients - 1)
+    colluder = run.partner_of(client) if adversary == "aggregator+client" else None
+    aggregates = adversary != "eavesdropper"
+    after, hidden = run.upload_of(client, number, colluder)
+    recovered = 0.0
+    if colluder is not None:
+        back = run.subtracted(client, number, colluder)
+        lost = int(np.count_nonzero(hidden))
+        recovered = float(np.count_nonzero(hidden & ~np.isnan(back)) / lost) if lost else 0.0
+        after = np.where(hidden, back, after)
+    before = run.model_before(client, number, colluder, aggregates=aggregates)
+    steps = run.config.local_epochs * -(-run.samples[client] // run.config.batch_size)
+    scale = run.config.learning_rate * steps
+    gradient = (before - after) / scale
+    known = np.where(np.isnan(before), run.initial, before)
+    channels, height, width = run.problem.test[0].shape[1:]
+    return Observed(
+        Observation(
+            build=run.problem.build,
+            before=known.astype(np.float32),
+            gradient=gradient,
+            samples=run.samples[client],
+            classes=run.problem.classes,
+            stale=run.stale(client, number, colluder, scale, aggregates=aggregates),
+            sensitivity=run.description(client) if aggregates and number == 0 else None,
+            public=run.public(),
+            image_shape=(int(channels), int(height), int(width)),
+        ),
+        np.bincount(run.problem.clients[client][1].numpy(), minlength=run.problem.classes),
+        float(hidden.mean()),
+        recovered,
+        float((~np.isnan(gradient)).mean()),
+    )
+
+
+class _Recording:
+    """A run folder whose messages were kept."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder, self.config = folder, folder.read_config()
+        checkpoint = folder.load_checkpoint()
+        if checkpoint is None:
+            raise InvalidInput(str(folder.path), "has no complete round", "let the run go on with --resume")
+        self.labels = checkpoint[1]["labels"]
+        self.problem: Problem = configured_problem(self.config)
+        self.samples = [len(labels) for _, labels in self.problem.clients]
+        self.initial = get_vector(self.problem.build()).astype(np.float64)
+
+    def partner_of(self, client: int) -> int:
+        """Another member of the client's cluster: the one that colludes."""
+        others = [int(each) for each in np.flatnonzero(self.labels == self.labels[client]) if each != client]
+        if not others:
+            raise InvalidInput("adversary", f"needs another client in the cluster of {client}", "choose `aggregator`")
+        return others[0]
+
+    def round_of(self, client: int, number: int) -> tuple[Round, bytes]:
+        """The round that a client's upload belongs to, and the upload."""
+        data = self.folder.message(number, f"upload-{client}")
+        members = np.flatnonzero(self.labels == self.labels[client])
+        total = sum(self.samples[member] for member in members)
+        weights = {int(member): self.samples[member] / total for member in members}
+        header, _ = unseal_any(data, "upload")
+        profile, cluster = get_profile(self.config.profile), int(self.labels[client])
+        attempt = int(header["attempt"])
+        return Round(header["run"], number, cluster, "model", self.initial.size, profile, weights, attempt), data
+
+    def order(self, client: int, number: int, colluder: int | None) -> IntVector | None:
+        """The order of the parameters, as far as the adversary has it: None if there is none."""
+        tensors = self.members(client, number)
+        if "order" not in tensors:
+            return None
+        return tensors["order"] if colluder is not None else _UNKNOWN
+
+    def members(self, client: int, number: int) -> dict[str, npt.NDArray[Any]]:
+        """What members of the client's cluster know."""
+        return unseal_any(self.folder.message(number, f"members-{int(self.labels[client])}"), "members")[1]
+
+    def upload_of(self, client: int, number: int, colluder: int | None) -> tuple[FloatVector, BoolVector]:
+        """A client's weights in natural order, NaN where unknown, and which were encrypted."""
+        round_, data = self.round_of(client, number)
+        upload = Upload.from_bytes(data, round_)
+        slots = _plain_slots(upload, round_, round_.weights[client])
+        hidden = Mask(upload.mask.flags, round_.size, round_.block, self._true_order(client, number)).to_array()
+        return _to_natural(slots, self.order(client, number, colluder)), hidden
+
+    def _true_order(self, client: int, number: int) -> IntVector | None:
+        return self.members(client, number).get("order")  # for telling shares; not the adversary's
+
+    def model_before(self, client: int, number: int, colluder: int | None, *, aggregates: bool) -> FloatVector:
+        """The model the client started from, NaN where the adversary does not know it."""
+        if colluder is not None:
+            return self.members(client, number)["model"].astype(np.float64)
+        if number == 0:
+            return self.initial
+        if not aggregates:
+            return np.full(self.initial.size, np.nan)
+        round_, _ = self.round_of(client, number - 1)
+        data = self.folder.message(number - 1, f"aggregate-{round_.cluster}")
+        aggregate = Aggregate.from_bytes(data, round_)
+        slots = _plain_slots(aggregate, round_, sum(round_.weights[each] for each in aggregate.contributors))
+        return _to_natural(slots, self.order(client, number - 1, None))
+
+    def stale(
+        self, client: int, number: int, colluder: int | None, scale: float, *, aggregates: bool
+    ) -> FloatVector | None:
+        """ĝ as the client's upload of the round before gives it; None in the first round."""
+        if number == 0:
+            return None
+        try:
+            after, _ = self.upload_of(client, number - 1, colluder)
+        except InvalidInput:
+            return None
+        return (self.model_before(client, number - 1, colluder, aggregates=aggregates) - after) / scale
+
+    def subtracted(self, client: int, number: int, colluder: int) -> FloatVector:
+        """What is left of the cluster's sum when everybody else's values are taken from it: the client's own.
+
+        That works wherever nobody else encrypted, or only the colluder, who knows what it encrypted.
+        """
+        round_, _ = self.round_of(client, number)
+        cluster = int(self.labels[client])
+        aggregate = Aggregate.from_bytes(self.folder.message(number, f"aggregate-{cluster}"), round_)
+        form = model_format(round_)
+        weight = sum(round_.weights[each] for each in aggregate.contributors)
+        model = unseal_any(self.folder.message(number, f"opened-{cluster}"), "opened")[1]["model"]
+        rest = np.rint(model.astype(np.float64) * weight * 2.0**form.frac_bits)
+        for other in aggregate.contributors:
+            if other == client:
+                continue
+            if other == colluder:
+                own = unseal_any(self.folder.message(number, f"own-{other}"), "own")[1]["weights"]
+                values = form.encode(own, round_.weights[other]).astype(np.float64)
+            else:
+                weights, _ = self.upload_of(other, number, colluder)
+                values = np.rint(weights * round_.weights[other] * 2.0**form.frac_bits)
+            rest = rest - values
+        return rest / (round_.weights[client] * 2.0**form.frac_bits)
+
+    def description(self, client: int) -> FloatVector | None:
+        """Γ of the client's data at the initial model, where it was sent in the clear."""
+        if self.config.sensitivities != "clear" or self.config.clustering != "auto":
+            return None
+        return unseal_any(self.folder.message(SETUP, f"description-{client}"), "description")[1]["row"]
+
+    def public(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Labelled data of the same kind: samples of the test set."""
+        inputs, labels = self.problem.test
+        rng = derive_rng(self.config.seed, "attack public data")
+        chosen = np.concatenate(
+            [
+                rng.permutation(np.flatnonzero(labels.numpy() == label))[:PUBLIC_PER_CLASS]
+                for label in range(self.problem.classes)
+            ]
+        )
+        return inputs[chosen], labels[chosen]
+
+
+_UNKNOWN = np.empty(0, dtype=np.int64)  # there is an order, and the adversary does not have it
+
+
+def _plain_slots(message: Upload | Aggregate, round_: Round, weight: float) -> FloatVector:
+    """The values that travelled plain, NaN where they were encrypted."""
+    slots = np.full(round_.size, np.nan)
+    if message.plain.size:
+        slots[~message.mask.to_array()] = model_format(round_).decode(message.plain, weight)
+    return slots
+
+
+def _to_natural(slots: FloatVector, order: IntVector | None) -> FloatVector:
+    if order is None:
+        return slots
+    values = np.full(slots.size, np.nan)
+    if order is not _UNKNOWN:
+        values[order] = slots
+    return values

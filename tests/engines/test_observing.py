@@ -1,0 +1,128 @@
+"""What an adversary saw, from a run's own messages: never more, never less."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sensecrypt.config import make_config
+from sensecrypt.engines.local import run_local
+from sensecrypt.engines.observing import observe_run
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.errors import InvalidInput
+from sensecrypt.protocol.envelope import unseal_any
+
+SMALL = {
+    "clients": 6,
+    "partition": "iid",
+    "rounds": 2,
+    "profile": "insecure-test",
+    "workers": 1,
+    "clustering": "none",
+    "messages": "keep",
+    "budget": "paper",
+    "max_mi": -1,
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    made = {}
+
+    def play(**settings):
+        key = str(sorted(settings.items()))
+        if key not in made:
+            made[key] = RunFolder(tmp_path_factory.mktemp("run") / "run")
+            run_local(make_config({**SMALL, **settings}), made[key])
+        return made[key]
+
+    return play
+
+
+def weights_of(folder, number, client):
+    return unseal_any(folder.message(number, f"own-{client}"), "own")[1]["weights"].astype(np.float64)
+
+
+def model_before(folder, number):
+    return unseal_any(folder.message(number, "members-0"), "members")[1]["model"].astype(np.float64)
+
+
+def true_gradient(folder, number, client):
+    config = folder.read_config()
+    observed = observe_run(folder, number=number, client=client, adversary="aggregator+client")
+    steps = config.local_epochs * -(-observed.observation.samples // config.batch_size)
+    return (model_before(folder, number) - weights_of(folder, number, client)) / (config.learning_rate * steps)
+
+
+@pytest.mark.parametrize("adversary", ["eavesdropper", "aggregator", "aggregator+client"])
+def test_without_encryption_the_first_round_is_an_open_book(runs, adversary):
+    folder = runs(policy="plaintext")
+    observed = observe_run(folder, number=0, client=2, adversary=adversary)
+    assert observed.attributed == 1.0
+    assert np.allclose(observed.observation.gradient, true_gradient(folder, 0, 2), atol=1e-4)
+    assert observed.counts.sum() == observed.observation.samples
+
+
+def test_later_rounds_are_open_to_whoever_sees_the_sums(runs):
+    folder = runs(policy="plaintext")
+    for adversary in ("aggregator", "aggregator+client"):
+        observed = observe_run(folder, number=1, client=2, adversary=adversary)
+        assert np.allclose(observed.observation.gradient, true_gradient(folder, 1, 2), atol=1e-3)
+        assert observed.observation.stale is not None
+    assert observe_run(folder, number=1, client=2, adversary="eavesdropper").attributed == 0.0
+
+
+def test_what_is_encrypted_is_not_seen(runs):
+    folder = runs(layout="blocks")
+    observed = observe_run(folder, number=0, client=0, adversary="aggregator")
+    assert 0 < observed.encrypted < 1
+    assert observed.attributed == pytest.approx(1 - observed.encrypted)
+    assert np.array_equal(np.nan_to_num(observed.observation.gradient, nan=7.0) != 7.0, observed.observation.visible)
+    assert observe_run(runs(policy="full"), number=0, client=0, adversary="aggregator").attributed == 0.0
+
+
+def test_a_secret_order_leaves_the_aggregator_nothing_to_attribute_but_not_a_member(runs):
+    folder = runs(layout="prefix", objective="balance")
+    alone = observe_run(folder, number=0, client=4, adversary="aggregator")
+    assert 0 < alone.encrypted < 1
+    assert alone.attributed == 0.0
+    together = observe_run(folder, number=0, client=4, adversary="aggregator+client")
+    assert together.attributed == pytest.approx(1 - together.encrypted)
+    visible = together.observation.visible
+    assert np.allclose(together.observation.gradient[visible], true_gradient(folder, 0, 4)[visible], atol=1e-4)
+
+
+def test_lonely_ciphertexts_are_read_by_subtraction_and_the_default_layout_has_none(runs):
+    lonely = runs(layout="blocks", objective="balance", always_encrypt="nothing")
+    shares = []
+    for client in range(6):
+        observed = observe_run(lonely, number=0, client=client, adversary="aggregator+client")
+        visible = observed.observation.visible
+        assert np.allclose(observed.observation.gradient[visible], true_gradient(lonely, 0, client)[visible], atol=1e-3)
+        shares.append(observed.recovered)
+    assert max(shares) > 0
+    prefix = runs(layout="prefix")
+    for client in range(6):
+        assert observe_run(prefix, number=1, client=client, adversary="aggregator+client").recovered == 0.0
+
+
+def test_sensitivities_in_the_clear_are_seen_and_sketches_are_not(runs):
+    clear = runs(sensitivities="clear", clustering="auto")
+    assert observe_run(clear, number=0, client=0, adversary="aggregator").observation.sensitivity is not None
+    assert observe_run(clear, number=0, client=0, adversary="eavesdropper").observation.sensitivity is None
+    sketched = runs(clustering="auto")
+    assert observe_run(sketched, number=0, client=0, adversary="aggregator").observation.sensitivity is None
+
+
+def test_mistakes_are_told(runs, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    run_local(make_config({**SMALL, "messages": "forget", "rounds": 1}), folder)
+    with pytest.raises(InvalidInput, match="messages=keep"):
+        observe_run(folder, number=0, client=0, adversary="aggregator")
+    kept = runs(policy="plaintext")
+    with pytest.raises(InvalidInput, match="round"):
+        observe_run(kept, number=9, client=0, adversary="aggregator")
+    with pytest.raises(InvalidInput, match="client"):
+        observe_run(kept, number=0, client=99, adversary="aggregator")
+    with pytest.raises(InvalidInput, match="adversary"):
+        observe_run(kept, number=0, client=0, adversary="nobody")

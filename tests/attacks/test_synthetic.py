@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -11,8 +13,13 @@ from sensecrypt.errors import InvalidInput
 from sensecrypt.rng import derive_rng
 
 
+@cache
+def embedded():
+    return load_dataset("digits")
+
+
 def client(**changes):
-    digits = load_dataset("digits")
+    digits = embedded()
     arguments = {"classes": 10, "samples": 20, "seed": 3, "public_per_class": 10, **changes}
     return synthetic_client("digits-mlp", digits.train_images, digits.train_labels, **arguments)
 
@@ -55,7 +62,7 @@ def test_the_public_data_has_every_class_and_none_of_the_clients_samples():
     inputs, labels = found.observation.public
     assert np.bincount(labels).tolist() == [10] * 10
     own = {sample.numpy().tobytes() for sample in found.inputs}
-    digits = load_dataset("digits")
+    digits = embedded()
     assert len(np.unique(digits.train_images, axis=0)) == len(digits.train_images)  # so equal bytes: the same sample
     assert not own & {sample.numpy().tobytes() for sample in inputs}
 

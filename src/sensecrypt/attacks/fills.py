@@ -6,7 +6,7 @@ import numpy as np
 
 from sensecrypt.attacks.completion import complete_head
 from sensecrypt.attacks.ilrg import ilrg
-from sensecrypt.attacks.observation import FloatVector, Observation, find_head
+from sensecrypt.attacks.observation import FloatVector, Head, Observation, find_head
 from sensecrypt.errors import InvalidInput
 
 
@@ -37,10 +37,10 @@ def stale_fill(observation: Observation) -> FloatVector:
 
 def completion(observation: Observation) -> FloatVector:
     """Run iLRG on the head's gradient, hidden entries completed."""
-    head, before = find_head(observation.build(), observation.classes), observation.before.astype(np.float64)
+    head, before = biased_head(observation), observation.before.astype(np.float64)
     places = np.column_stack([head.weight, head.bias])
     matrix = observation.gradient[places]
-    if np.isnan(matrix).all() or head.bias.size == 0:
+    if np.isnan(matrix).all():
         return prior(observation)
     filled = observation.zero_filled
     filled[places] = complete_head(matrix, before[head.weight], before[head.bias], observation.samples)
@@ -49,5 +49,15 @@ def completion(observation: Observation) -> FloatVector:
 
 def ilrg_on(observation: Observation, gradient: FloatVector) -> FloatVector:
     """Run iLRG of a whole model's gradient, nothing of it hidden."""
-    head, before = find_head(observation.build(), observation.classes), observation.before.astype(np.float64)
+    head, before = biased_head(observation), observation.before.astype(np.float64)
     return ilrg(gradient[head.weight], gradient[head.bias], before[head.weight], before[head.bias], observation.samples)
+
+
+def biased_head(observation: Observation) -> Head:
+    """The classifier, refused without a bias: its gradient is what the counts are read from."""
+    head = find_head(observation.build(), observation.classes)
+    if head.bias.size == 0:
+        raise InvalidInput(
+            "observation", "is of a classifier without bias", "attack with 'prototype', which needs none"
+        )
+    return head

@@ -82,6 +82,6 @@ def squared_error(target: Target, images: torch.Tensor, labels: torch.Tensor) ->
 def cosine_distance(target: Target, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """1 − cos(∇′, ∇): blind to the length, which tells how well the model does rather than what it saw."""
     guess = guess_gradient(target, images, labels)
-    lengths = torch.linalg.vector_norm(guess) * torch.linalg.vector_norm(target.gradient)
+    lengths: torch.Tensor = torch.linalg.vector_norm(guess) * torch.linalg.vector_norm(target.gradient)
     cosine = torch.dot(guess, target.gradient) / lengths.clamp_min(1e-30)  # 0 where there is nothing to compare
-    return 1.0 - cosine
+    return cosine.neg() + 1

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt.attacks.completion import complete_head, implausibility
-from sensecrypt.attacks.fills import ilrg_on, prior
+from sensecrypt.attacks.fills import biased_head, ilrg_on, prior
 from sensecrypt.attacks.ilrg import FloatMatrix
-from sensecrypt.attacks.observation import FloatVector, Observation, find_head
+from sensecrypt.attacks.observation import FloatVector, Observation
 from sensecrypt.errors import InvalidInput
 
 _ENUMERABLE = 14  # classes; 2^13 patterns times the columns fit into memory
@@ -32,7 +32,7 @@ def sensitivity(observation: Observation) -> FloatVector:
     """
     if observation.sensitivity is None:
         raise InvalidInput("observation", "has no sensitivity in the clear", "observe a protocol that uploads it")
-    head = find_head(observation.build(), observation.classes)
+    head = biased_head(observation)
     places = np.column_stack([head.weight, head.bias])
     weights = observation.before.astype(np.float64)[places]
     known = weights != 0
@@ -42,7 +42,7 @@ def sensitivity(observation: Observation) -> FloatVector:
     signed = magnitudes * column_signs(magnitudes)
     guesses = []
     for matrix in (signed, -signed):
-        filled = np.nan_to_num(observation.gradient, nan=0.0)
+        filled = observation.zero_filled
         filled[places] = complete_head(
             np.where(known, matrix, observation.gradient[places]), weights[:, :-1], weights[:, -1], observation.samples
         )

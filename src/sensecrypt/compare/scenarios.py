@@ -1,4 +1,4 @@
-"""The paper's scenarios: whose data differ how, and on what devices (Section "Experimental Settings", Appendix C)."""
+"""The paper's scenarios: whose data differ how, and on what devices ("Experimental Settings", Appendices C and D)."""
 
 from __future__ import annotations
 
@@ -62,6 +62,12 @@ SCENARIOS = {
         6,
         False,
         {"partition": "iid", "cpus": [[6, 5, 4, 3, 2, 1]], "bandwidths": [[50]], "rounds": 3},
+    ),
+    "divergence": Scenario(
+        "even devices of one processor, for partitions from alike to apart (Appendix D)",
+        10,
+        False,
+        {"partition": "iid", "cpus": [[1]], "bandwidths": [[50]], "rounds": 3},
     ),
 }
 # The paper's B and C are chosen for each data set.

@@ -1,0 +1,1 @@
+"""What attacks learn from what policies leave in sight: tables with confidence intervals."""

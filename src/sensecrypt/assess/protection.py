@@ -1,0 +1,177 @@
+"""What a policy leaves in sight of a synthetic client: masks made by the policies themselves.
+
+A client is judged among peers. Those of SenseCrypt hold data alike, as clustering gives it; those of MaskCrypt and
+FedML-HE are everybody, with classes of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sensecrypt.algo.ordering import descending_order
+from sensecrypt.algo.sensitivity import sensitivity
+from sensecrypt.attacks.observation import FloatVector, Observation, Samples
+from sensecrypt.attacks.synthetic import SyntheticClient
+from sensecrypt.checks import IntVector
+from sensecrypt.engines.jacobian import jacobian_map
+from sensecrypt.engines.training import as_tensor, mean_gradient
+from sensecrypt.errors import InvalidInput
+from sensecrypt.models import always_encrypt
+from sensecrypt.policies import get_policy
+from sensecrypt.policies.situation import Situation
+from sensecrypt.types import BoolVector
+
+PEERS = 4
+Preset = Literal["default", "paper"]
+
+
+@dataclass(frozen=True)
+class Protection:
+    """A policy under a preset, encrypting a share of the model.
+
+    Attributes:
+        policy: its name.
+        preset: `default` (a secret order, sketches) or `paper` (masks of each client's own, Γ in the clear).
+        share: that policies encrypt; of `sensecrypt`, the budget.
+    """
+
+    policy: str
+    preset: str
+    share: float
+
+    @property
+    def name(self) -> str:
+        """As tables call it."""
+        return f"{self.policy} ({self.preset})" if self.policy == "sensecrypt" else self.policy
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """What is in sight.
+
+    Attributes:
+        hidden: what the client encrypts.
+        lonely: what of it nobody else encrypts but one peer, who may collude: subtraction gives it back.
+        secret_order: whether the aggregator does not know which parameter a plain value belongs to.
+        clear_sensitivity: whether Γ is uploaded.
+    """
+
+    hidden: BoolVector
+    lonely: BoolVector
+    secret_order: bool
+    clear_sensitivity: bool
+
+    def to(self, client: SyntheticClient, *, colluding: bool) -> Observation:
+        """The observation of an aggregator, alone or with a member of the cluster."""
+        unseen = self.hidden & ~self.lonely if colluding else self.hidden
+        if self.secret_order and not colluding:
+            unseen = np.ones_like(self.hidden)
+        return client.observe(unseen, clear_sensitivity=self.clear_sensitivity)
+
+
+def expose(
+    protection: Protection,
+    client: SyntheticClient,
+    images: npt.NDArray[np.uint8],
+    labels: npt.NDArray[np.int64],
+    *,
+    rng: np.random.Generator,
+) -> Exposure:
+    """Let the policy choose, for the client and for its peers.
+
+    Args:
+        protection: the policy.
+        client: who is judged.
+        images: to draw peers' data from.
+        labels: of the images.
+        rng: for drawing.
+    """
+    policy = get_policy(protection.policy)
+    alike = protection.policy == "sensecrypt"
+    peers = [_peer(client, images, labels, alike=alike, rng=rng) for _ in range(PEERS)]
+    own: Samples = (client.inputs, client.labels)
+    everybody = [own, *peers]
+    gradients = [mean_gradient(client.observation.model(), *each) for each in everybody]
+    secret = protection.preset == "default" and policy.ranks_by is not None
+    order = ranking = always = None
+    before = client.observation.before
+    if policy.ranks_by == "jacobian":
+        maps = [jacobian_map(client.observation.model(), *each) for each in everybody]
+        ranking, _ = descending_order(np.mean(maps, axis=0))
+    elif secret:
+        gains = [sensitivity(before, gradient).astype(np.float64) for gradient in gradients]
+        order, _ = descending_order(np.mean([each / each.max() for each in gains], axis=0))
+    if secret and policy.heeds_always:
+        always = always_encrypt(client.observation.build(), client.observation.classes)
+        if order is not None:
+            order = np.concatenate([order[always[order]], order[~always[order]]])
+    secret = secret and policy.ranks_by == "sensitivity"
+    situations = [
+        _situation(protection, client, gradient, order=order, ranking=ranking, always=always, rng=rng)
+        for gradient in gradients
+    ]
+    agreed = None
+    if policy.propose is not None and policy.agree is not None:
+        proposals = [policy.propose(situation) for situation in situations]
+        agreed = policy.agree(proposals, situations[0].blocks, situations[0].ratio_blocks)
+    masks = [policy.choose(replace(situation, agreed=agreed)).mask.to_array() for situation in situations]
+    others = np.logical_or.reduce([np.zeros_like(masks[0]), *masks[2:]])
+    clear = protection.preset == "paper" and protection.policy == "sensecrypt"
+    return Exposure(masks[0], masks[0] & ~others, secret, clear)
+
+
+def _peer(
+    client: SyntheticClient,
+    images: npt.NDArray[np.uint8],
+    labels: npt.NDArray[np.int64],
+    *,
+    alike: bool,
+    rng: np.random.Generator,
+) -> Samples:
+    """As many samples as the client has, of the same classes or of as many others."""
+    present = np.flatnonzero(client.counts)
+    if not alike:
+        present = rng.choice(client.counts.size, present.size, replace=False)
+    pool: IntVector = np.flatnonzero(np.isin(labels, present))
+    if pool.size == 0:
+        raise InvalidInput("labels", "have no sample of these classes", "pass the whole data set")
+    chosen = rng.choice(pool, client.labels.numel())
+    return as_tensor(images[chosen]), torch.from_numpy(labels[chosen])
+
+
+def _situation(
+    protection: Protection,
+    client: SyntheticClient,
+    gradient: npt.NDArray[np.float32],
+    *,
+    order: IntVector | None,
+    ranking: IntVector | None,
+    always: BoolVector | None,
+    rng: np.random.Generator,
+) -> Situation:
+    """One value a ciphertext: the finest masks there are. A step of size 1 stands for any: MaskCrypt's score is g²."""
+    before = client.observation.before
+    gains: FloatVector = sensitivity(before, gradient).astype(np.float64)
+    return Situation(
+        weights=before - gradient if protection.policy.startswith("maskcrypt") else before,
+        gradient=gradient,
+        sensitivity=gains,
+        budget=max(protection.share, 1e-9),
+        ratio=protection.share,
+        block=1,
+        order=order,
+        ranking=ranking,
+        exposed=before,
+        always=always,
+        rng=rng,
+        B=0.0,
+        C=1.0,  # no floor: the share is given
+        max_mi=None,
+        objective="protect",
+        on_infeasible="budget",
+    )

@@ -65,7 +65,7 @@ def test_the_image_of_a_linear_model_is_the_closed_form(attack, fill):
     observation = case()
     weight, bias = observation.gradient[:36].reshape(4, 9), observation.gradient[36:]
     assert np.allclose(weight[LABEL] / bias[LABEL], picture().flatten().numpy(), atol=1e-5)
-    found = attack(observation, fill=fill, generator=seeded(), steps=40)
+    found = attack(observation, fill=fill, generator=seeded(), steps=12)
     assert fits(found)
     assert found.labels.tolist() == [LABEL]
     assert found.images.dtype == torch.float32
@@ -75,7 +75,7 @@ def test_the_image_of_a_linear_model_is_the_closed_form(attack, fill):
 @pytest.mark.parametrize("attack", [dlg, idlg])
 def test_mask_aware_needs_one_row_only_and_zero_fill_is_lost(attack):
     hidden = [place for place in range(36) if place // 9 != 0]  # row 0 of the weights and all biases stay
-    aware = attack(case(hidden), fill="mask-aware", generator=seeded(), steps=40)
+    aware = attack(case(hidden), fill="mask-aware", generator=seeded(), steps=12)
     assert fits(aware)
     assert aware.labels.tolist() == [LABEL]
     blind = attack(case(hidden), fill="zero-fill", generator=seeded(), restarts=0, steps=20)

@@ -69,8 +69,8 @@ def select(
         always: one bool a parameter: what must be encrypted whatever its sensitivity; part of the security floor. Along
             an `order`, the shortest prefix that holds all of it.
         objective: `balance` or `protect`.
-        on_infeasible: `error`; `budget`, all that the budget allows, and `always`; or `security`, the fewest blocks that
-            meet the security floor and the leakage bound, whatever the budget.
+        on_infeasible: `error`; `budget`, all that the budget allows, and `always`; or `security`, the fewest blocks
+            that meet the security floor and the leakage bound, whatever the budget.
         bins: of the mutual information.
 
     Raises:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from sensecrypt._version import __version__
+from sensecrypt.cli.advise import advise
 from sensecrypt.cli.attack import attack
 from sensecrypt.cli.bench import bench
 from sensecrypt.cli.compare import compare
@@ -38,6 +39,7 @@ def main() -> None:
     """Selective homomorphic encryption for federated learning on uneven devices."""
 
 
+main.add_command(advise)
 main.add_command(attack)
 main.add_command(bench)
 main.add_command(compare)

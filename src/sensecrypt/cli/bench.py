@@ -222,6 +222,30 @@ def sensitivity(models: tuple[str, ...], samples: int, repeats: int, seed: int, 
         )
 
 
+@bench.command()
+@click.option("--repeats", default=5, show_default=True, type=click.IntRange(1, 1000), help="Medians of.")
+@_json
+def calibration(repeats: int, as_json: bool) -> None:
+    """Whether a calibrated run tells the models and the time of the real one."""
+    from sensecrypt.bench import calibration as module
+
+    with _status() as status:
+        report = module.run(repeats=repeats, on_step=status.update)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    _show(
+        f"One round of the MLP, {report.ciphertexts:,} ciphertexts (medians of {repeats}, seconds)",
+        ("method", "real", "calibrated", "ratio"),
+        [
+            (row.part, f"{row.real_seconds:.4f}", f"{row.calibrated_seconds:.4f}", f"{row.ratio:.2f}")
+            for row in report.rows
+        ],
+    )
+    same = {True: "the same", False: "NOT the same"}
+    click.echo(f"Models are {same[report.same_models]} to the byte, message sizes {same[report.same_bytes]}.")
+
+
 def _timed(microseconds: float | None, ratio: float | None) -> tuple[str, str]:
     if microseconds is None or ratio is None:
         return "", ""

@@ -174,6 +174,7 @@ def _round_row(time: RoundTime, result: Result) -> dict[str, Any]:
         "accuracy_min": min(accuracies),
         "accuracy_max": max(accuracies),
         "encrypted_share": mean(record["encrypted_share"] for record in played),
+        "encrypted_share_min": min(record["encrypted_share"] for record in played),
         "bytes_up": sum(record["bytes_up"] for record in played),
         "bytes_down": sum(record["bytes_down"] for record in played),
         "client_seconds_min": min(time.client_seconds),

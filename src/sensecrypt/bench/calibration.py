@@ -1,0 +1,90 @@
+"""`sensecrypt bench calibration`: whether a calibrated run tells the time of the real one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from sensecrypt.config import make_config
+from sensecrypt.engines.clock import total_seconds
+from sensecrypt.engines.local import run_local
+from sensecrypt.engines.problem import Problem, own_problem
+from sensecrypt.engines.result import Result
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.models import build_model
+
+CLIENTS, SAMPLES = 4, 64
+KINDS = ("client encryption", "aggregation", "decryption", "device clock")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One part of a run's time: medians of both modes, in seconds, and calibrated divided by real."""
+
+    part: str
+    real_seconds: float
+    calibrated_seconds: float
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """All parts, and whether models, masks and message sizes were the same every time."""
+
+    repeats: int
+    ciphertexts: int
+    same_models: bool
+    same_bytes: bool
+    rows: list[Row]
+
+
+def run(*, repeats: int, on_step: Callable[[str], None]) -> Report:
+    """Play one round of the MLP, everything encrypted, in both modes in turn; medians."""
+    problem = _problem()
+    times: dict[tuple[str, str], list[float]] = {}
+    models, sizes, ciphertexts = set(), set(), 0
+    for repeat in range(repeats):
+        for mode in ("real", "calibrated"):
+            on_step(f"repeat {repeat + 1} of {repeats}: {mode}")
+            result = _play(problem, mode)
+            for kind, seconds in zip(KINDS, _parts(result), strict=True):
+                times.setdefault((kind, mode), []).append(seconds)
+            models.add(tuple(vector.tobytes() for vector in result.vectors))
+            sizes.add(tuple(record.get("bytes_up") for record in result.log))
+            ciphertexts = sum(record.get("encrypted_blocks", 0) for record in result.played)
+    rows = []
+    for kind in KINDS:
+        real, calibrated = (median(times[kind, mode]) for mode in ("real", "calibrated"))
+        rows.append(Row(kind, real, calibrated, calibrated / real))
+    return Report(repeats, ciphertexts, len(models) == 1, len(sizes) == 1, rows)
+
+
+def _problem() -> Problem:
+    generator = torch.Generator().manual_seed(0)
+    data = [
+        (torch.rand(SAMPLES, 1, 28, 28, generator=generator), torch.arange(SAMPLES) % 10) for _ in range(CLIENTS + 1)
+    ]
+    return own_problem(build_model("mlp", seed=0), data[:-1], data[-1])
+
+
+def _play(problem: Problem, mode: str) -> Result:
+    config = make_config(
+        {"dataset": "own", "clients": CLIENTS, "rounds": 1, "policy": "full", "clustering": "none", "crypto": mode}
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        return run_local(config, RunFolder(Path(folder) / "run"), problem=problem)
+
+
+def _parts(result: Result) -> tuple[float, float, float, float]:
+    servers = [record for record in result.log if "server" in record]
+    return (
+        sum(record["encrypt_seconds"] for record in result.played),
+        sum(record["add_seconds"] for record in servers),
+        sum(record["decrypt_seconds"] for record in servers),
+        total_seconds(result.times()),
+    )

@@ -1,0 +1,65 @@
+"""`sensecrypt advise`: which preset for a model and a fleet."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from sensecrypt.cli.run import parse_settings
+
+
+@click.command()
+@click.option("--dataset", default="digits", show_default=True, help="As in `sensecrypt run`.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting, such as cpus=8,4,1; repeatable.")
+@click.option("--batch", default=30, show_default=True, type=click.IntRange(2), help="Samples of attacked clients.")
+@click.option("--distribution", default="iid", show_default=True, help="Of their data: iid, or a number of classes.")
+@click.option("--seeds", default=10, show_default=True, type=click.IntRange(2), help="Attacked clients a figure.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def advise(dataset: str, changes: tuple[str, ...], batch: int, distribution: str, seeds: int, as_json: bool) -> None:
+    """Say what each preset costs on your devices, and what it protects against whom.
+
+    Two calibrated rounds tell the cost; attacks on clients that encrypt as much as your weakest device tell the
+    protection. All figures are measured for this answer.
+    """
+    settings = {"dataset": dataset, **parse_settings(changes, None)}
+    from sensecrypt.compare.advice import advise as measure  # loads PyTorch
+
+    with Console(stderr=True).status("starting") as status:
+        report = measure(settings, samples=batch, seeds=seeds, distribution=distribution, on_step=status.update)
+    if as_json:
+        click.echo(json.dumps(report))
+        return
+    _show(report)
+
+
+def _show(report: dict[str, Any]) -> None:
+    names = list(dict.fromkeys(each["adversary"] for entry in report["entries"] for each in entry["adversaries"]))
+    title = (
+        f"{report['dataset']}, {report['model']}; attacked clients: {report['distribution']}, {report['seeds']} seeds"
+    )
+    table = Table(title=title, title_justify="left")
+    for column in ("preset", "a round", "of plaintext", "weakest client encrypts", *names):
+        table.add_column(column, justify="left" if column == "preset" else "right")
+    for entry in report["entries"]:
+        found = {each["adversary"]: each for each in entry["adversaries"]}
+        cells = [
+            "" if name not in found else f"{found[name]['irec']:.2f}" if found[name]["learns"] else "guesses"
+            for name in names
+        ]
+        table.add_row(
+            entry["preset"],
+            f"{entry['round_seconds']:.3g} s",
+            f"{entry['times_plaintext']:.2f} times",
+            f"{entry['weakest_share']:.0%}",
+            *cells,
+        )
+    Console(width=max(160, Console().width)).print(table)
+    click.echo(
+        "Figures are the share of a client's labels that an adversary finds; `guesses` means no more than the prior's "
+        f"{report['entries'][0]['prior']['irec']:.2f}. The preset paper is charged at python-paillier's cost. "
+        "`collusion` is the aggregator with one client; see docs/security.md."
+    )

@@ -1,0 +1,32 @@
+"""`sensecrypt advise` on embedded data: costs and verdicts, measured for the question."""
+
+from __future__ import annotations
+
+import json
+
+from click.testing import CliRunner
+
+from sensecrypt.cli import main
+
+
+def test_costs_and_verdicts_for_a_fleet():
+    arguments = ["advise", "--seeds", "3", "--batch", "20", "--set", "clients=5", "--set", "cpus=8,4,2,1", "--json"]
+    result = CliRunner().invoke(main, [*arguments, "--set", "workers=1"])
+    assert result.exit_code == 0, result.output
+    entries = {entry["preset"]: entry for entry in json.loads(result.stdout)["entries"]}
+    assert list(entries) == ["plaintext", "paper", "default", "default, randomness ahead", "everything"]
+    assert entries["plaintext"]["times_plaintext"] == 1.0
+    assert entries["paper"]["times_plaintext"] > entries["default"]["times_plaintext"] > 1.0
+    learns = {
+        name: {each["adversary"]: each["learns"] for each in entry["adversaries"]} for name, entry in entries.items()
+    }
+    assert learns["plaintext"]["zero-fill"]
+    assert learns["paper"]["sensitivity"]
+    assert not any(learns["everything"].values())
+
+
+def test_a_mistake_is_told_in_one_line():
+    for change, hint in (("cpus=0", "more than 0"), ("nonsense=1", "no key"), ("dataset", "KEY=VALUE")):
+        result = CliRunner().invoke(main, ["advise", "--set", change])
+        assert result.exit_code == 2
+        assert hint in result.output

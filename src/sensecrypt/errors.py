@@ -17,9 +17,22 @@ No message ever holds a plaintext, a key or a ciphertext.
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class SenseCryptError(Exception):
     """Root of the tree: catch this to catch all of ours."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross process borders whole, whatever their constructors ask for."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[SenseCryptError], arguments: tuple[Any, ...], state: dict[str, Any]) -> SenseCryptError:
+    error = kind.__new__(kind, *arguments)
+    error.args = arguments
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidInput(SenseCryptError, ValueError):

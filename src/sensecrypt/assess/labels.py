@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from sensecrypt import checks
 from sensecrypt.assess.protection import Exposure, Protection, expose
 from sensecrypt.attacks.ladder import ADVERSARIES
 from sensecrypt.attacks.observation import FloatVector
-from sensecrypt.attacks.scores import score_labels, with_interval
+from sensecrypt.attacks.scores import LabelScores, score_labels, with_interval
 from sensecrypt.attacks.synthetic import SyntheticClient, synthetic_client
 from sensecrypt.errors import InvalidInput
 from sensecrypt.rng import derive_rng
@@ -24,72 +27,127 @@ PLAINTEXT = Protection("plaintext", "paper", 0.0)
 FIGURES = ("leacc", "lnacc", "irec", "distance", "top1")
 
 
-def label_rows(
-    *,
-    model: str,
-    images: npt.NDArray[np.uint8],
-    labels: npt.NDArray[np.int64],
-    classes: int,
-    samples: int,
-    seeds: int,
-    distributions: Sequence[str],
-    protections: Sequence[Protection],
-    adversaries: Sequence[str] = NAMES,
-    steps: int = 1,
-    minibatch: int | None = None,
-    trained: int = 0,
-    on_step: Callable[[str, int], None] | None = None,
-) -> list[dict[str, Any]]:
-    """One row for each distribution, protection and adversary that has what it needs; plaintext always among them.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelSetting:
+    """What all attacked clients have in common.
 
-    Args:
+    Attributes:
         model: a name in the zoo.
         images: of the data set.
         labels: of the images.
         classes: how many there are.
         samples: K of each client.
-        seeds: clients a row.
-        distributions: `iid`, or numbers of classes.
-        protections: what clients encrypt.
+        protections: what clients encrypt; plaintext comes in any case.
         adversaries: names of the ladder.
         steps: local steps; 1 is FedSGD.
         minibatch: samples a step; None: all.
         trained: steps that the model was trained before.
-        on_step: told the distribution and how many seeds are done.
+    """
+
+    model: str
+    images: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.int64]
+    classes: int
+    samples: int
+    protections: Sequence[Protection]
+    adversaries: Sequence[str] = NAMES
+    steps: int = 1
+    minibatch: int | None = None
+    trained: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse adversaries that there are not."""
+        for name in self.adversaries:
+            checks.choice("attacks", name, NAMES)
+
+
+def label_rows(
+    setting: LabelSetting,
+    *,
+    distributions: Sequence[str],
+    seeds: int,
+    first_seed: int = 0,
+    workers: int = 1,
+    on_step: Callable[[str, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """One row for each distribution, protection and adversary that has what it needs.
+
+    Args:
+        setting: of the clients.
+        distributions: `iid`, or numbers of classes.
+        seeds: clients a row.
+        first_seed: of the clients.
+        workers: processes; the rows do not depend on it.
+        on_step: told the distribution and how many clients are done.
     """
     checks.whole("seeds", seeds, low=1)
-    for name in adversaries:
-        checks.choice("attacks", name, NAMES)
-    judged = list(dict.fromkeys([PLAINTEXT, *protections]))
-    found: dict[tuple[str, Protection, str], list[dict[str, float]]] = {}
-    shares: dict[tuple[str, Protection], list[float]] = {}
-    for distribution in distributions:
-        for seed in range(seeds):
-            client = synthetic_client(
-                model,
-                images,
-                labels,
-                classes=classes,
-                samples=samples,
-                seed=seed,
-                distribution=distribution,
-                steps=steps,
-                minibatch=minibatch,
-                trained=trained,
-            )
-            for protection in judged:
-                rng = derive_rng(seed, f"protection {protection.name} {protection.share}")
-                seen = expose(protection, client, images, labels, rng=rng)
-                shares.setdefault((distribution, protection), []).append(float(seen.hidden.mean()))
-                for name, raw in _guesses(client, seen, adversaries):
-                    scores = asdict(score_labels(raw, client.counts))
-                    found.setdefault((distribution, protection, name), []).append(scores)
-            if on_step is not None:
-                on_step(distribution, seed + 1)
+    found: dict[tuple[str, Protection, str], list[Judged]] = {}
+    calls = [(distribution, first_seed + seed) for distribution in distributions for seed in range(seeds)]
+    for done, (call, judged) in enumerate(zip(calls, _each(setting, calls, workers), strict=True)):
+        for each in judged:
+            found.setdefault((call[0], each.protection, each.adversary), []).append(each)
+        if on_step is not None:
+            on_step(call[0], done % seeds + 1)
     return [
-        _row(distribution, protection, name, float(np.mean(shares[distribution, protection])), scores)
-        for (distribution, protection, name), scores in found.items()
+        _row(distribution, protection, adversary, judged)
+        for (distribution, protection, adversary), judged in found.items()
     ]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One adversary against one client."""
+
+    protection: Protection
+    adversary: str
+    share: float
+    scores: LabelScores
+
+
+def judge(setting: LabelSetting, distribution: str, seed: int) -> list[Judged]:
+    """All adversaries against one client, under every protection."""
+    client = synthetic_client(
+        setting.model,
+        setting.images,
+        setting.labels,
+        classes=setting.classes,
+        samples=setting.samples,
+        seed=seed,
+        distribution=distribution,
+        steps=setting.steps,
+        minibatch=setting.minibatch,
+        trained=setting.trained,
+    )
+    judged = []
+    for protection in dict.fromkeys([PLAINTEXT, *setting.protections]):
+        rng = derive_rng(seed, f"protection {protection.name} {protection.share}")
+        seen = expose(protection, client, setting.images, setting.labels, rng=rng)
+        share = float(seen.hidden.mean())
+        judged += [
+            Judged(protection, name, share, score_labels(raw, client.counts))
+            for name, raw in _guesses(client, seen, setting.adversaries)
+        ]
+    return judged
+
+
+_SETTING: list[LabelSetting] = []  # in a worker process: what it inherited
+
+
+def _each(setting: LabelSetting, calls: Sequence[tuple[str, int]], workers: int) -> Iterator[list[Judged]]:
+    if workers == 1:
+        yield from (judge(setting, *call) for call in calls)
+        return
+    with ProcessPoolExecutor(workers, get_context("fork"), _enter, (setting,)) as pool:
+        yield from pool.map(_judge, calls)
+
+
+def _enter(setting: LabelSetting) -> None:
+    torch.set_num_threads(1)
+    _SETTING.append(setting)
+
+
+def _judge(call: tuple[str, int]) -> list[Judged]:
+    return judge(_SETTING[0], *call)
 
 
 def _guesses(client: SyntheticClient, seen: Exposure, names: Sequence[str]) -> Iterator[tuple[str, FloatVector]]:
@@ -105,19 +163,17 @@ def _guesses(client: SyntheticClient, seen: Exposure, names: Sequence[str]) -> I
             continue
 
 
-def _row(
-    distribution: str, protection: Protection, adversary: str, share: float, scores: Sequence[Mapping[str, float]]
-) -> dict[str, Any]:
+def _row(distribution: str, protection: Protection, adversary: str, judged: Sequence[Judged]) -> dict[str, Any]:
     row: dict[str, Any] = {
         "attack": "labels",
         "adversary": adversary,
         "policy": protection.policy,
         "preset": protection.preset,
         "distribution": distribution,
-        "share": share,
-        "seeds": len(scores),
+        "share": float(np.mean([each.share for each in judged])),
+        "seeds": len(judged),
     }
     for figure in FIGURES:
-        interval = with_interval([each[figure] for each in scores])
+        interval = with_interval([getattr(each.scores, figure) for each in judged])
         row |= {figure: interval.mean, f"{figure}_half": interval.half}
     return row

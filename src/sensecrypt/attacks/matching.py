@@ -82,7 +82,7 @@ def squared_error(target: Target, images: torch.Tensor, labels: torch.Tensor) ->
 def cosine_distance(target: Target, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """1 − cos(∇′, ∇): blind to the length, which tells how well the model does rather than what it saw.
 
-    Zeros have no direction: if all that is visible is zero, as behind ReLUs once the rest is hidden, this is 1 for every
+    Zeros have no direction: if all that is visible is zero, as behind ReLUs once the rest is hidden, this is 1 for any
     guess, and an attack by it knows nothing. The squared error still uses such equations.
     """
     guess = guess_gradient(target, images, labels)

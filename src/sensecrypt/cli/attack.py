@@ -43,6 +43,7 @@ ROLES = ("eavesdropper", "aggregator", "aggregator+client")
 @click.option("--seeds", default=30, show_default=True, type=click.IntRange(1), help="Clients a row.")
 @click.option("--steps", default=1, show_default=True, type=click.IntRange(1), help="Local steps; 1 is FedSGD.")
 @click.option("--trained", default=0, show_default=True, type=click.IntRange(0), help="Steps the model was trained.")
+@click.option("--workers", default=2, show_default=True, type=click.IntRange(1), help="Processes.")
 @click.option("--effort", default=300, show_default=True, type=click.IntRange(1), help="Steps of image attacks.")
 @click.option("--pictures", type=click.Path(dir_okay=False, path_type=Path), help="A PNG of recovered images.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
@@ -61,6 +62,7 @@ def attack(
     seeds: int,
     steps: int,
     trained: int,
+    workers: int,
     effort: int,
     pictures: Path | None,
     as_json: bool,
@@ -78,7 +80,19 @@ def attack(
         rows = recorded_rows(RunFolder(run_folder), number=number, client=client, adversary=adversary)
     else:
         rows = _synthetic(
-            model, dataset, batch, shares, policies, distributions, attacks, seeds, steps, trained, effort, pictures
+            model,
+            dataset,
+            batch,
+            shares,
+            policies,
+            distributions,
+            attacks,
+            seeds,
+            steps,
+            trained,
+            workers,
+            effort,
+            pictures,
         )
     if as_json:
         click.echo(json.dumps({"rows": [_finite(row) for row in rows]}))
@@ -97,13 +111,14 @@ def _synthetic(
     seeds: int,
     steps: int,
     trained: int,
+    workers: int,
     effort: int,
     pictures: Path | None,
 ) -> list[dict[str, Any]]:
     import torch
 
     from sensecrypt.assess.images import IMAGE_ATTACKS, LARGEST_BATCH, image_rows
-    from sensecrypt.assess.labels import NAMES, label_rows
+    from sensecrypt.assess.labels import NAMES, LabelSetting, label_rows
     from sensecrypt.data import load_dataset
     from sensecrypt.models import build_model, find_head
 
@@ -132,7 +147,6 @@ def _synthetic(
         "labels": data.train_labels,
         "classes": data.classes,
         "samples": batch,
-        "seeds": seeds,
         "protections": protections,
     }
     rows: list[dict[str, Any]] = []
@@ -143,17 +157,12 @@ def _synthetic(
 
         if ladder:
             minibatch = None if steps == 1 else min(batch, 32)
-            rows += label_rows(
-                **setting,
-                distributions=kinds,
-                adversaries=ladder,
-                steps=steps,
-                minibatch=minibatch,
-                trained=trained,
-                on_step=on_step,
-            )
+            clients = LabelSetting(**setting, adversaries=ladder, steps=steps, minibatch=minibatch, trained=trained)
+            rows += label_rows(clients, distributions=kinds, seeds=seeds, workers=workers, on_step=on_step)
         if on_images:
-            rows += image_rows(**setting, attacks=on_images, steps=effort, pictures=pictures, on_step=on_step)
+            rows += image_rows(
+                **setting, seeds=seeds, attacks=on_images, steps=effort, pictures=pictures, on_step=on_step
+            )
     return rows
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sensecrypt.assess.labels import label_rows
+from sensecrypt.assess.labels import LabelSetting, label_rows
 from sensecrypt.assess.protection import Protection
 from sensecrypt.compare.comparison import compare
 from sensecrypt.compare.contestants import parse_contestants
@@ -65,16 +65,15 @@ def advise(
         protection = Protection(row["policy"], row["preset"], share)
         if on_step is not None:
             on_step(f"attacks on {candidate}")
-        found = label_rows(
+        setting = LabelSetting(
             model=model,
             images=data.train_images,
             labels=data.train_labels,
             classes=data.classes,
             samples=samples,
-            seeds=seeds,
-            distributions=[distribution],
             protections=[protection],
         )
+        found = label_rows(setting, distributions=[distribution], seeds=seeds)
         attacked = [each for each in found if (each["policy"], each["preset"]) == (row["policy"], row["preset"])]
         prior = next(each for each in attacked if each["adversary"] == "prior")
         entries.append(

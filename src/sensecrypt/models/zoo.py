@@ -101,7 +101,7 @@ def _resnet50() -> nn.Sequential:
 
 
 def _dlg() -> nn.Sequential:
-    """Smooth everywhere, and weights so large that no sigmoid is flat: the easiest case for an attack on images.
+    """Smooth everywhere, with weights and biases drawn wide: an easy case for an attack on images.
 
     Zhu et al., Deep Leakage from Gradients, NeurIPS 2019: their published code draws biases as widely as weights.
     """

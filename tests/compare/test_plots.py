@@ -10,6 +10,7 @@ import matplotlib
 import pytest
 
 from sensecrypt.compare import plots
+from sensecrypt.drawing import style
 from sensecrypt.errors import InvalidInput, MissingExtra
 
 FILES = ["training_time.png", "accuracy.png", "communication.png", "timeline.png", "round_time.png"]
@@ -126,7 +127,7 @@ def test_any_number_of_rows_rounds_and_clients(tmp_path, rows, rounds, clients):
 
 
 def test_panels_grow_with_the_number_of_clients():
-    with plots._style():
+    with style("plots", plots.STYLE):
         few, many = (plots._timeline(make_report(1, 1, clients)).get_figheight() for clients in (5, 20))
     assert many - few > 15 * 0.15  # inches: a label of 8 points needs 0.11
 
@@ -203,7 +204,7 @@ def test_numbers_are_short(value, text):
 
 
 def test_the_logarithmic_axis_covers_all_positive_values():
-    with plots._style():
+    with style("plots", plots.STYLE):
         _, [axes] = plots._sheet("", panels=1, size=(4, 3))
         plots._log(axes, "x", [0.0, 0.5, 4000.0, math.inf, math.nan])
     low, high = axes.get_xlim()

@@ -5,10 +5,8 @@ Equal images give equal bytes: no time stamp, no version, no setting of the user
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib import import_module
-from io import BytesIO
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -17,10 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt.attacks.image_scores import score_images
-from sensecrypt.errors import InvalidInput, MissingExtra
+from sensecrypt.drawing import style, to_png, write_picture
+from sensecrypt.errors import InvalidInput
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+STYLE = {"text.parse_math": False, "font.size": 9.0}  # a name is text, whatever characters it holds
 
 
 def draw_recovered(
@@ -47,12 +48,12 @@ def draw_recovered(
         rows.append((name, np.asarray(images).clip(0, 1)[scores.order], [_decibels(value) for value in scores.psnr]))
     image = _draw(rows, title)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return _write(path, image)
+    return write_picture(path, image)
 
 
 def _draw(rows: list[tuple[str, npt.NDArray[Any], list[str]]], title: str) -> bytes:
     columns = len(rows[0][1])
-    with _style():
+    with style("pictures", STYLE):
         size = (1.9 + 1.2 * columns, 1.45 * len(rows) + (0.4 if title else 0.0))
         figure = import_module("matplotlib.figure").Figure(figsize=size, dpi=120, layout="constrained")
         grid = figure.subplots(len(rows), columns, squeeze=False)
@@ -62,9 +63,7 @@ def _draw(rows: list[tuple[str, npt.NDArray[Any], list[str]]], title: str) -> by
                 _show(axes, image, note)
         if title:
             figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-        png = BytesIO()
-        figure.savefig(png, format="png", metadata={"Software": None})
-    return png.getvalue()
+        return to_png(figure)
 
 
 def _show(axes: Axes, image: npt.NDArray[Any], note: str) -> None:
@@ -76,26 +75,3 @@ def _show(axes: Axes, image: npt.NDArray[Any], note: str) -> None:
 
 def _decibels(psnr: float) -> str:
     return f"{psnr:.0f} dB" if np.isfinite(psnr) else "equal"
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    """Matplotlib's defaults and ours on top, whatever the user has set; the user's are back afterwards."""
-    try:
-        matplotlib = import_module("matplotlib")
-    except ImportError as error:
-        raise MissingExtra("pictures", "bench") from error
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update({"text.parse_math": False, "font.size": 9.0})
-        yield
-
-
-def _write(path: Path, image: bytes) -> Path:
-    """The file whole or not at all: a reader never sees half a picture."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_bytes(image)
-        return partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -79,91 +79,32 @@ def attack(
 
         rows = recorded_rows(RunFolder(run_folder), number=number, client=client, adversary=adversary)
     else:
-        rows = _synthetic(
-            model,
-            dataset,
-            batch,
-            shares,
-            policies,
-            distributions,
-            attacks,
-            seeds,
-            steps,
-            trained,
-            workers,
-            effort,
-            pictures,
-        )
+        from sensecrypt.assess.table import attack_rows
+
+        with Console(stderr=True).status("attacking") as status:
+            rows = attack_rows(
+                model,
+                dataset,
+                samples=batch,
+                seeds=seeds,
+                protections=_protections(policies, shares),
+                distributions=_words(distributions),
+                attacks=_words(attacks),
+                steps=steps,
+                trained=trained,
+                workers=workers,
+                effort=effort,
+                pictures=pictures,
+                on_step=lambda what, done: status.update(f"{what}: client {done} of {seeds}"),
+            )
     if as_json:
         click.echo(json.dumps({"rows": [_finite(row) for row in rows]}))
     else:
         _show(rows)
 
 
-def _synthetic(
-    model: str,
-    dataset: str,
-    batch: int,
-    shares: str,
-    policies: str,
-    distributions: str,
-    attacks: str,
-    seeds: int,
-    steps: int,
-    trained: int,
-    workers: int,
-    effort: int,
-    pictures: Path | None,
-) -> list[dict[str, Any]]:
-    import torch
-
-    from sensecrypt.assess.images import IMAGE_ATTACKS, LARGEST_BATCH, image_rows
-    from sensecrypt.assess.labels import NAMES, LabelSetting, label_rows
-    from sensecrypt.data import load_dataset
-    from sensecrypt.models import build_model, find_head
-
-    torch.set_num_threads(1)
-    protections = _protections(policies, shares)
-    named = [name.strip() for name in attacks.split(",") if name.strip()]
-    ladder = list(NAMES) if named in (["labels"], ["all"]) else [name for name in named if name in NAMES]
-    on_images = [name for name in named if name in IMAGE_ATTACKS]
-    if named == ["all"] and batch <= LARGEST_BATCH:
-        on_images = ["dlg"]
-    unknown = set(named) - {*NAMES, *IMAGE_ATTACKS, "labels", "all"}
-    if unknown or not (ladder or on_images):
-        fix = f"choose labels, all, or some of {', '.join((*NAMES, *IMAGE_ATTACKS))}"
-        raise InvalidInput("--attacks", f"are {attacks!r}", fix)
-    data = load_dataset(dataset)
-    if ladder:
-        find_head(build_model(model, seed=0), data.classes)
-    kinds = [kind.strip() for kind in distributions.split(",")]
-    for kind in kinds:
-        if kind != "iid" and kind.isdecimal() and int(kind) > batch:
-            problem = f"asks for {kind} classes among {batch} samples"
-            raise InvalidInput("--distribution", problem, "give at most one class a sample")
-    setting: dict[str, Any] = {
-        "model": model,
-        "images": data.train_images,
-        "labels": data.train_labels,
-        "classes": data.classes,
-        "samples": batch,
-        "protections": protections,
-    }
-    rows: list[dict[str, Any]] = []
-    with Console(stderr=True).status("attacking") as status:
-
-        def on_step(what: str, done: int) -> None:
-            status.update(f"{what}: client {done} of {seeds}")
-
-        if ladder:
-            minibatch = None if steps == 1 else min(batch, 32)
-            clients = LabelSetting(**setting, adversaries=ladder, steps=steps, minibatch=minibatch, trained=trained)
-            rows += label_rows(clients, distributions=kinds, seeds=seeds, workers=workers, on_step=on_step)
-        if on_images:
-            rows += image_rows(
-                **setting, seeds=seeds, attacks=on_images, steps=effort, pictures=pictures, on_step=on_step
-            )
-    return rows
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _protections(policies: str, shares: str) -> list[Any]:

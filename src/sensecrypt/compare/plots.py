@@ -9,16 +9,15 @@ no version, no setting of the user's matplotlib goes into a file.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from io import BytesIO
 from pathlib import Path
 from statistics import fmean
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
-from sensecrypt.errors import InvalidInput, MissingExtra
+from sensecrypt.drawing import style, to_png, write_picture
+from sensecrypt.errors import InvalidInput
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,12 +71,12 @@ def draw(report: Report, folder: Path) -> list[Path]:
     if not report.get("rows") or not all(row.get("rounds") for row in report["rows"]):
         raise InvalidInput("report", "has no rows, or a row without rounds", fix)
     try:
-        with _style():
-            images = {name: _png(picture(report)) for name, picture in pictures.items()}
+        with style("plots", STYLE):
+            images = {name: to_png(picture(report)) for name, picture in pictures.items()}
     except KeyError as error:
         raise InvalidInput("report", f"lacks {error}", fix) from error
     folder.mkdir(parents=True, exist_ok=True)
-    return [_write(folder / name, image) for name, image in images.items()]
+    return [write_picture(folder / name, image) for name, image in images.items()]
 
 
 def _training_time(report: Report) -> Figure:
@@ -268,32 +267,3 @@ def _number(value: float) -> str:
 
 def _colour(place: int) -> str:
     return COLOURS[place % len(COLOURS)]
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    """Matplotlib's defaults and ours on top, whatever the user has set; the user's are back afterwards."""
-    try:
-        matplotlib = import_module("matplotlib")
-    except ImportError as error:
-        raise MissingExtra("plots", "bench") from error
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)
-        yield
-
-
-def _png(figure: Figure) -> bytes:
-    image = BytesIO()
-    figure.savefig(image, format="png", metadata={"Software": None})
-    return image.getvalue()
-
-
-def _write(path: Path, image: bytes) -> Path:
-    """The file whole or not at all: a reader never sees half a picture."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_bytes(image)
-        return partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

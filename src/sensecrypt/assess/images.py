@@ -38,6 +38,7 @@ def image_rows(
     classes: int,
     samples: int,
     seeds: int,
+    first_seed: int = 0,
     protections: Sequence[Protection],
     attacks: Sequence[str] = ("dlg",),
     distribution: str = "iid",
@@ -54,6 +55,7 @@ def image_rows(
         classes: how many there are.
         samples: images of each client.
         seeds: clients a row.
+        first_seed: of the clients.
         protections: what clients encrypt.
         attacks: their names.
         distribution: `iid`, or a number of classes.
@@ -68,7 +70,7 @@ def image_rows(
     for protection in dict.fromkeys([PLAINTEXT, *protections]):
         found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
         shares = []
-        for seed in range(seeds):
+        for seed in range(first_seed, first_seed + seeds):
             client = synthetic_client(
                 model, images, labels, classes=classes, samples=samples, seed=seed, distribution=distribution
             )
@@ -84,11 +86,11 @@ def image_rows(
                     scores = score_images(got, truth)
                     one = (float(np.mean(scores.psnr)), float(np.mean(scores.ssim)), float(np.mean(scores.mse)))
                     found.setdefault((attack, fill), []).append(one)
-                    if seed == 0:
+                    if seed == first_seed:
                         originals = truth
                         shown[f"{protection.name} {shares[0]:.1%}, {attack}, {fill}"] = got[scores.order]
             if on_step is not None:
-                on_step(f"{protection.name} {protection.share:.1%}", seed + 1)
+                on_step(f"{protection.name} {protection.share:.1%}", seed - first_seed + 1)
         share = float(np.mean(shares))
         rows += [_row(protection, *key, share, distribution, scores_of) for key, scores_of in found.items()]
     if pictures is not None and originals is not None:

@@ -1,7 +1,7 @@
 """What a policy leaves in sight of a synthetic client: masks made by the policies themselves.
 
 A client is judged among peers. Those of SenseCrypt hold data alike, as clustering gives it; those of MaskCrypt and
-FedML-HE are everybody, with classes of their own.
+FedML-HE are everybody, with classes of their own. Where a client decides alone and by a ratio, it has none.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def expose(
     """
     policy = get_policy(protection.policy)
     alike = protection.policy == "sensecrypt"
-    peers = [_peer(client, images, labels, alike=alike, rng=rng) for _ in range(PEERS)]
+    count = PEERS if alike or policy.propose is not None or policy.ranks_by == "jacobian" else 0
+    peers = [_peer(client, images, labels, alike=alike, rng=rng) for _ in range(count)]
     own: Samples = (client.inputs, client.labels)
     everybody = [own, *peers]
     gradients = [mean_gradient(client.observation.model(), *each) for each in everybody]
@@ -120,9 +121,11 @@ def expose(
         proposals = [policy.propose(situation) for situation in situations]
         agreed = policy.agree(proposals, situations[0].blocks, situations[0].ratio_blocks)
     masks = [policy.choose(replace(situation, agreed=agreed)).mask.to_array() for situation in situations]
-    others = np.logical_or.reduce([np.zeros_like(masks[0]), *masks[2:]])
+    lonely = np.zeros_like(masks[0])
+    if peers:
+        lonely = masks[0] & ~np.logical_or.reduce(masks[2:])  # the first peer may be the one that colludes
     clear = protection.preset == "paper" and protection.policy == "sensecrypt"
-    return Exposure(masks[0], masks[0] & ~others, secret, clear)
+    return Exposure(masks[0], lonely, secret, clear)
 
 
 def _peer(

@@ -24,6 +24,7 @@ def attack_rows(
     *,
     samples: int,
     seeds: int,
+    first_seed: int = 0,
     protections: Sequence[Protection],
     distributions: Sequence[str] = ("iid",),
     attacks: Sequence[str] = ("labels",),
@@ -41,6 +42,7 @@ def attack_rows(
         dataset: by name.
         samples: of each client.
         seeds: clients a row.
+        first_seed: of the clients.
         protections: what clients encrypt.
         distributions: `iid`, or numbers of classes.
         attacks: `labels`, the whole ladder; `all`; or names.
@@ -73,7 +75,9 @@ def attack_rows(
     if ladder:
         minibatch = None if steps == 1 else min(samples, LOCAL_BATCH)
         setting = LabelSetting(**common, adversaries=ladder, steps=steps, minibatch=minibatch, trained=trained)
-        rows += label_rows(setting, distributions=distributions, seeds=seeds, workers=workers, on_step=on_step)
+        rows += label_rows(
+            setting, distributions=distributions, seeds=seeds, first_seed=first_seed, workers=workers, on_step=on_step
+        )
     if on_images:
         rows += image_rows(**common, seeds=seeds, attacks=on_images, steps=effort, pictures=pictures, on_step=on_step)
     return rows

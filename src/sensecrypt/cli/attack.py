@@ -41,6 +41,7 @@ ROLES = ("eavesdropper", "aggregator", "aggregator+client")
     help="`labels` (the ladder), `all`, or names: of the ladder, or dlg, idlg, inverting.",
 )
 @click.option("--seeds", default=30, show_default=True, type=click.IntRange(1), help="Clients a row.")
+@click.option("--seed", "first_seed", default=0, show_default=True, type=click.IntRange(0), help="The first of them.")
 @click.option("--steps", default=1, show_default=True, type=click.IntRange(1), help="Local steps; 1 is FedSGD.")
 @click.option("--trained", default=0, show_default=True, type=click.IntRange(0), help="Steps the model was trained.")
 @click.option("--workers", default=2, show_default=True, type=click.IntRange(1), help="Processes.")
@@ -60,6 +61,7 @@ def attack(
     distributions: str,
     attacks: str,
     seeds: int,
+    first_seed: int,
     steps: int,
     trained: int,
     workers: int,
@@ -87,6 +89,7 @@ def attack(
                 dataset,
                 samples=batch,
                 seeds=seeds,
+                first_seed=first_seed,
                 protections=_protections(policies, shares),
                 distributions=_words(distributions),
                 attacks=_words(attacks),

@@ -97,7 +97,7 @@ def _progress(config: RunConfig) -> Iterator[OnRound]:
 
 
 def _show(config: RunConfig, result: Result, folder: Path) -> None:
-    console, summary = Console(), result.summary()
+    console, summary = Console(width=max(100, Console().width)), result.summary()
     last = max((record["round"] for record in result.records), default=-1)
     table = Table(title=f"{config.dataset}, {config.policy}, after {last + 1} rounds", title_justify="left")
     for column in ("client", "cluster", "accuracy", "budget", "hidden", "coverage", "train", "encrypt", "kB up"):
@@ -114,6 +114,7 @@ def _show(config: RunConfig, result: Result, folder: Path) -> None:
     console.print(
         f"{len(result.vectors)} clusters ({result.why_clusters}); mean accuracy {summary['accuracy']:.1%}, "
         f"{summary['encrypted_share']:.0%} encrypted, {summary['bytes_up'] / 1e6:.1f} MB up, "
-        f"{summary['bytes_down'] / 1e6:.1f} MB down, {summary['wall_seconds']:.1f} s; in {folder}",
+        f"{summary['bytes_down'] / 1e6:.1f} MB down, {summary['device_seconds']:.3g} s on the devices, "
+        f"{summary['wall_seconds']:.1f} s here; in {folder}",
         soft_wrap=True,
     )

@@ -38,10 +38,11 @@ class Budgets:
             for blocks, seconds in (("order_blocks", "order_encrypt_seconds"), ("encrypted_blocks", "encrypt_seconds")):
                 if record.get(blocks):
                     self._block_work[client] = record[seconds] / record[blocks]
-            if record["round"] >= 0 and client in self._block_work:
+            told = record if record["round"] >= 0 else self._foretold(record)
+            if told is not None and client in self._block_work:
                 device = self._config.devices(record["round"])[client]
                 found = self._paces[client] = pace(
-                    record,
+                    told,
                     device,
                     size=self._size,
                     block=self._block,
@@ -52,8 +53,15 @@ class Budgets:
                 plain = self._size * self._profile.slot_bits / 8 / device.bandwidth / 1e6
                 self._order_seconds[client] = self._blocks * found.block + plain
 
+    def _foretold(self, setup: Record) -> Record | None:
+        """A round as setting up foretells it: an epoch takes about as long as the gradient over the same samples."""
+        if "pass_seconds" not in setup:
+            return None
+        seconds = setup["pass_seconds"]
+        return {**setup, "train_seconds": self._config.local_epochs * seconds, "sensitivity_seconds": seconds}
+
     def of_round(self, number: int, *, refresh: bool) -> checks.FloatVector:
-        """α of every client: the paper's as long as nothing was measured.
+        """α of every client: the paper's as long as nothing was measured, not even while setting up.
 
         Args:
             number: of the round.

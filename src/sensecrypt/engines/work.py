@@ -144,7 +144,8 @@ def describe_data(world: World, client: int, vector: Vector, sketch_seed: bytes 
     start = work_seconds()
     gains = sensitivity(vector, gradient).astype(np.float64)
     row = gains if sketch_seed is None else sketch(gains, seed=sketch_seed)
-    return Described(row, {"sensitivity_seconds": seconds + work_seconds() - start, "bytes_up": row.nbytes})
+    facts = {"sensitivity_seconds": seconds + work_seconds() - start, "bytes_up": row.nbytes, "pass_seconds": seconds}
+    return Described(row, facts)
 
 
 def seal_ranking(world: World, client: int, vector: Vector, round_: Round, seed: bytes) -> Done:
@@ -162,6 +163,9 @@ def seal_ranking(world: World, client: int, vector: Vector, round_: Round, seed:
         start = work_seconds()
         sealed = seal(scores, round_, client=client, key=world.key, seed=seed)
         facts = {"sensitivity_seconds": seconds, "bytes_up": len(sealed.upload), **_sealing(world, start, "order_")}
+        if world.config.clustering == "none" and world.policy.ranks_by == "sensitivity":
+            total = len(world.data[client][1])
+            facts["pass_seconds"] = seconds * total / min(total, world.config.sensitivity_samples or total)
         return Done(client, sensitivity=sealed, facts=facts)
     except SenseCryptError as error:
         return Done(client, failure=str(error))

@@ -84,7 +84,8 @@ class RunConfig:
         batch_size: of training.
         learning_rate: of training.
         momentum: of training.
-        messages: `keep` what each party received, in the run's folder, for attacks on it; or `forget`.
+        messages: `keep` what each party knew, clients' weights and the secret order included, in the run's folder, for
+            attacks on it; or `forget`.
         workers: processes that play the clients.
         cpus: of the devices, dealt out in turn; several rows: round by round, the last one stays.
         bandwidths: of the devices in megabytes a second, likewise.

@@ -6,6 +6,7 @@
     │   ├── ValueDoesNotFit     a number beyond what its slot can hold
     │   ├── InvalidKey          a key that is too small, malformed or of another scheme
     │   ├── InvalidCiphertext   bytes that are no ciphertext, or none of this key
+    │   ├── NotApplicable       an attack that lacks the input it lives on
     │   └── KeyFileError        a key file that is damaged, exists already or has another passphrase
     ├── Rejected                a message that a role refuses, with its reason (exit code 1)
     ├── InfeasibleSelection     no choice of parameters meets all constraints (exit code 1)
@@ -58,6 +59,10 @@ class InvalidKey(InvalidInput):
 
 class InvalidCiphertext(InvalidInput):
     """Bytes that are no ciphertext of this key."""
+
+
+class NotApplicable(InvalidInput):
+    """An attack on an observation that has not what the attack lives on."""
 
 
 class KeyFileError(InvalidInput):

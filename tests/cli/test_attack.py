@@ -127,7 +127,7 @@ class TestRun:
         (["--share", "much"], "0.031"),
         (["--policy", "nonsense"], "choose one of"),
         (["--attacks", "nonsense"], "choose labels"),
-        (["--distribution", "40", "--batch", "12"], "classes among"),
+        (["--distribution", "40", "--batch", "12"], "from 1 to"),
         (["--distribution", "11"], "distribution"),
         (["--model", "nonsense"], "no model"),
         (["--attacks", "dlg", "--batch", "30"], "batch"),

@@ -54,8 +54,9 @@ class TestRuns:
         calibrated = play(tmp_path / "calibrated", crypto="calibrated", prices=PRICES, **settings)
         assert [each.tobytes() for each in real.vectors] == [each.tobytes() for each in calibrated.vectors]
         for ours, theirs in zip(real.log, calibrated.log, strict=True):
-            told = [{key: each[key] for key in each if not key.endswith("_seconds")} for each in (ours, theirs)]
-            assert told[0] == told[1]
+            assert ours.keys() == theirs.keys()
+            kept = [key for key in ours if not key.endswith("_seconds") and key != "crypto"]
+            assert [ours[key] for key in kept] == [theirs[key] for key in kept]
         assert calibrated.summary()["crypto"] == "calibrated"
 
     def test_every_ciphertext_is_charged(self, tmp_path):
@@ -77,6 +78,14 @@ class TestRuns:
     def test_prices_are_measured_where_none_are_given(self, tmp_path):
         result = play(tmp_path / "run", crypto="calibrated")
         assert all(record["encrypt_seconds"] > 0 for record in result.played)
+
+    def test_clients_that_share_the_key_open_everything_themselves(self, tmp_path):
+        result = play(tmp_path / "run", crypto="calibrated", prices=PRICES, key_mode="shared-key", order_refresh=1)
+        servers = [record for record in result.log if "server" in record]
+        assert servers
+        assert not any(record.get("decrypted_blocks") for record in servers)
+        for record in (record for record in result.log if "client" in record):
+            assert record["decrypted_blocks"] > 0
 
     def test_a_ratio_of_no_ciphertext_is_refused_before_anything_is_written(self, tmp_path):
         with pytest.raises(InvalidInput, match="choose at least"):
@@ -113,6 +122,48 @@ class TestDeadline:
         assert shares[6, 0] > 0.8 * shares[5, 0]
         assert rounds[5].seconds > 1.5 * rounds[4].seconds
         assert rounds[6].seconds < 1.25 * rounds[4].seconds
+
+    @pytest.mark.parametrize("lost", [None, 2])
+    def test_no_block_has_fewer_than_three_contributors_however_short_the_time(self, tmp_path, lost):
+        result = run_local(
+            make_config(
+                {
+                    **SMALL,
+                    "clients": 12,
+                    "rounds": 4,
+                    "budget": "deadline",
+                    "grace": 0.0,
+                    "slack": 0.0,
+                    "cpus": "9,7,5,4,2,1",
+                }
+            ),
+            RunFolder(tmp_path / "run"),
+            intercept=lambda client, number, data: None if client == lost and number > 1 else data,
+        )
+        servers = [record for record in result.log if "server" in record and record["round"] >= 0]
+        assert len(servers) >= 4
+        assert min(record["encrypted_share"] for record in result.played) < 1
+        lonely = [record["lonely_blocks"] for record in servers]
+        if lost is None:
+            assert not any(lonely)
+
+    def test_a_round_that_makes_a_new_order_encrypts_no_less(self, tmp_path):
+        result = play(
+            tmp_path / "run",
+            crypto="calibrated",
+            prices=PRICES,
+            rounds=7,
+            budget="deadline",
+            grace=0.2,
+            partition="iid",
+            clustering="none",
+            order_refresh=3,
+            max_mi=-1,
+            cpus="4",
+        )
+        shares = {(record["round"], record["client"]): record["encrypted_share"] for record in result.played}
+        assert shares[1, 0] < 0.9
+        assert shares[2, 0] > 0.7 * shares[1, 0]
 
     def test_more_time_is_more_encryption(self, tmp_path):
         little, _ = self.shares(tmp_path / "little", grace=0.1)

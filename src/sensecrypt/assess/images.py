@@ -22,7 +22,7 @@ from sensecrypt.attacks.observation import Observation
 from sensecrypt.attacks.pictures import draw_recovered
 from sensecrypt.attacks.scores import with_interval
 from sensecrypt.attacks.synthetic import synthetic_client
-from sensecrypt.errors import InvalidInput
+from sensecrypt.errors import NotApplicable
 from sensecrypt.rng import derive_rng, derive_seed
 
 IMAGE_ATTACKS = ("dlg", "idlg", "inverting")
@@ -110,7 +110,7 @@ def _labels(observation: Observation) -> torch.Tensor:
     """As iLRG tells them; where it cannot, one of each class in turn."""
     try:
         raw = ilrg_on(observation, observation.zero_filled)
-    except InvalidInput:
+    except NotApplicable:
         raw = np.full(observation.classes, observation.samples / observation.classes)
     counts = counts_summing_to(raw, observation.samples)
     return torch.from_numpy(np.repeat(np.arange(observation.classes), counts))

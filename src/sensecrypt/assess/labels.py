@@ -18,13 +18,23 @@ from sensecrypt.attacks.ladder import ADVERSARIES
 from sensecrypt.attacks.observation import FloatVector
 from sensecrypt.attacks.scores import LabelScores, score_labels, with_interval
 from sensecrypt.attacks.synthetic import SyntheticClient, synthetic_client
-from sensecrypt.errors import InvalidInput
+from sensecrypt.errors import InvalidInput, NotApplicable
 from sensecrypt.rng import derive_rng
 
 COLLUSION = "collusion"
 NAMES = (*ADVERSARIES, COLLUSION)
 PLAINTEXT = Protection("plaintext", "paper", 0.0)
 FIGURES = ("leacc", "lnacc", "irec", "distance", "top1")
+
+
+def check_distribution(kind: str, classes: int, samples: int) -> None:
+    """Refuse what no client can have: `iid`, or a number of classes up to both."""
+    if kind == "iid":
+        return
+    most = min(classes, samples)
+    if not kind.isdecimal() or not 1 <= int(kind) <= most:
+        problem = f"is {kind!r} for {samples:,} samples of {classes} classes"
+        raise InvalidInput("distribution", problem, f"give iid, or a number of classes from 1 to {most}")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -159,7 +169,7 @@ def _guesses(client: SyntheticClient, seen: Exposure, names: Sequence[str]) -> I
             continue
         try:
             yield name, ADVERSARIES[name](alone)
-        except InvalidInput:
+        except NotApplicable:
             continue
 
 

@@ -104,6 +104,7 @@ def expose(
     if policy.ranks_by == "jacobian":
         maps = [jacobian_map(client.observation.model(), *each) for each in everybody]
         ranking, _ = descending_order(np.mean(maps, axis=0))
+        order = ranking if secret else None
     elif secret:
         gains = [sensitivity(before, gradient).astype(np.float64) for gradient in gradients]
         order, _ = descending_order(np.mean([each / each.max() for each in gains], axis=0))
@@ -111,7 +112,6 @@ def expose(
         always = always_encrypt(client.observation.build(), client.observation.classes)
         if order is not None:
             order = np.concatenate([order[always[order]], order[~always[order]]])
-    secret = secret and policy.ranks_by == "sensitivity"
     situations = [
         _situation(protection, client, gradient, order=order, ranking=ranking, always=always, rng=rng)
         for gradient in gradients

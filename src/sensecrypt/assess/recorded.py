@@ -8,7 +8,7 @@ from sensecrypt.attacks.ladder import ADVERSARIES as LADDER
 from sensecrypt.attacks.scores import score_labels
 from sensecrypt.engines.observing import observe_run
 from sensecrypt.engines.runfolder import RunFolder
-from sensecrypt.errors import InvalidInput
+from sensecrypt.errors import NotApplicable
 
 
 def recorded_rows(folder: RunFolder, *, number: int, client: int, adversary: str) -> list[dict[str, Any]]:
@@ -25,7 +25,7 @@ def recorded_rows(folder: RunFolder, *, number: int, client: int, adversary: str
     for name, attack in LADDER.items():
         try:
             scores = score_labels(attack(observed.observation), observed.counts)
-        except InvalidInput:
+        except NotApplicable:
             continue
         rows.append(
             {

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from sensecrypt.assess.images import IMAGE_ATTACKS, LARGEST_BATCH, image_rows
-from sensecrypt.assess.labels import NAMES, LabelSetting, label_rows
+from sensecrypt.assess.labels import NAMES, LabelSetting, check_distribution, label_rows
 from sensecrypt.assess.protection import Protection
 from sensecrypt.data import load_dataset
 from sensecrypt.errors import InvalidInput
@@ -59,9 +59,12 @@ def attack_rows(
     if ladder:
         find_head(network, data.classes)
     for kind in distributions:
-        if kind.isdecimal() and int(kind) > samples:
-            problem = f"asks for {kind} classes among {samples} samples"
-            raise InvalidInput("distribution", problem, "give at most one class a sample")
+        check_distribution(kind, data.classes, samples)
+    if on_images and (steps, trained) != (1, 0):
+        fix = "leave out steps and trained, or the image attacks"
+        raise InvalidInput("attacks", "on images are for one step of a fresh model", fix)
+    if pictures is not None and not on_images:
+        raise InvalidInput("pictures", "are of image attacks", f"add one of {', '.join(IMAGE_ATTACKS)} to the attacks")
     torch.set_num_threads(1)
     common: dict[str, Any] = {
         "model": model,
@@ -79,7 +82,17 @@ def attack_rows(
             setting, distributions=distributions, seeds=seeds, first_seed=first_seed, workers=workers, on_step=on_step
         )
     if on_images:
-        rows += image_rows(**common, seeds=seeds, attacks=on_images, steps=effort, pictures=pictures, on_step=on_step)
+        for place, kind in enumerate(distributions):
+            rows += image_rows(
+                **common,
+                seeds=seeds,
+                first_seed=first_seed,
+                attacks=on_images,
+                distribution=kind,
+                steps=effort,
+                pictures=pictures if place == 0 else None,
+                on_step=on_step,
+            )
     return rows
 
 

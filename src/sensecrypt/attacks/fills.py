@@ -7,7 +7,7 @@ import numpy as np
 from sensecrypt.attacks.completion import complete_head
 from sensecrypt.attacks.ilrg import ilrg
 from sensecrypt.attacks.observation import FloatVector, Head, Observation, find_head
-from sensecrypt.errors import InvalidInput
+from sensecrypt.errors import NotApplicable
 
 
 def prior(observation: Observation) -> FloatVector:
@@ -28,7 +28,7 @@ def zero_fill(observation: Observation) -> FloatVector:
 def stale_fill(observation: Observation) -> FloatVector:
     """Run iLRG with the last exposed value of hidden coordinates (MaskCrypt, Hu and Li 2024), 0 if none ever was."""
     if observation.stale is None:
-        raise InvalidInput("observation", "has no stale values", "observe the client in an earlier round, too")
+        raise NotApplicable("observation", "has no stale values", "observe the client in an earlier round, too")
     filled = np.where(observation.visible, observation.gradient, observation.stale)
     if np.isnan(filled).all():
         return prior(observation)
@@ -57,7 +57,7 @@ def biased_head(observation: Observation) -> Head:
     """The classifier, refused without a bias: its gradient is what the counts are read from."""
     head = find_head(observation.build(), observation.classes)
     if head.bias.size == 0:
-        raise InvalidInput(
+        raise NotApplicable(
             "observation", "is of a classifier without bias", "attack with 'prototype', which needs none"
         )
     return head

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.special import softmax
 
 from sensecrypt import checks
-from sensecrypt.errors import InvalidInput
+from sensecrypt.errors import InvalidInput, NotApplicable
 
 FloatVector = npt.NDArray[np.float64]
 FloatMatrix = npt.NDArray[np.float64]
@@ -39,7 +39,7 @@ def ilrg(
     """
     g_w, w = np.asarray(g_weight, dtype=np.float64), np.asarray(weight, dtype=np.float64)
     if np.size(g_bias) == 0:
-        raise InvalidInput("g_bias", "is empty: the layer has no bias", "attack with 'prototype', which needs none")
+        raise NotApplicable("g_bias", "is empty: the layer has no bias", "attack with 'prototype', which needs none")
     g_b, b = checks.finite_vector("g_bias", g_bias), checks.finite_vector("bias", bias)
     if g_w.ndim != 2 or g_w.shape != w.shape or g_b.shape != g_w.shape[:1] or b.shape != g_b.shape:
         problem = f"has shape {g_w.shape}, W {w.shape}, g_b {g_b.shape}, b {b.shape}"

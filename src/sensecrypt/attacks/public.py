@@ -9,7 +9,7 @@ from torch import nn
 from sensecrypt.attacks.ilrg import FloatMatrix
 from sensecrypt.attacks.observation import FloatVector, Observation, Samples
 from sensecrypt.checks import IntVector
-from sensecrypt.errors import InvalidInput
+from sensecrypt.errors import NotApplicable
 from sensecrypt.models import gradient_vector
 
 _BATCH = 256
@@ -48,10 +48,10 @@ def _public(observation: Observation) -> Samples:
     """The public data, in which every class must be."""
     fix = "give the adversary labelled samples of every class"
     if observation.public is None:
-        raise InvalidInput("observation", "has no public data", fix)
+        raise NotApplicable("observation", "has no public data", fix)
     missing = np.setdiff1d(np.arange(observation.classes), observation.public[1].numpy())
     if missing.size:
-        raise InvalidInput("observation", f"has no public sample of class {missing[0]}", fix)
+        raise NotApplicable("observation", f"has no public sample of class {missing[0]}", fix)
     return observation.public
 
 

@@ -16,7 +16,7 @@ from sensecrypt.attacks.completion import complete_head, implausibility
 from sensecrypt.attacks.fills import biased_head, ilrg_on, prior
 from sensecrypt.attacks.ilrg import FloatMatrix
 from sensecrypt.attacks.observation import FloatVector, Observation
-from sensecrypt.errors import InvalidInput
+from sensecrypt.errors import NotApplicable
 
 _ENUMERABLE = 14  # classes; 2^13 patterns times the columns fit into memory
 _EXACT = 1e-5  # of a column's sum of magnitudes: what single precision leaves of 0
@@ -31,7 +31,7 @@ def sensitivity(observation: Observation) -> FloatVector:
     Where w = 0, Γ tells nothing, and the upload is asked: such parameters are the last that a top-Γ mask encrypts.
     """
     if observation.sensitivity is None:
-        raise InvalidInput("observation", "has no sensitivity in the clear", "observe a protocol that uploads it")
+        raise NotApplicable("observation", "has no sensitivity in the clear", "observe a protocol that uploads it")
     head = biased_head(observation)
     places = np.column_stack([head.weight, head.bias])
     weights = observation.before.astype(np.float64)[places]

@@ -88,7 +88,7 @@ def run(*, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
         weights = times.of("training", train, model, images, labels, **settings)
         gains = sensitivity(weights, times.of("sensitivity", mean_gradient, model, images, labels))
         order = np.argsort(-gains, kind="stable")
-        server.restore_order("bench", 0, order)
+        server.restore_order("bench", 0, order, gains[order].astype(np.float64))
         round_ = Round("bench", repeat, 0, "model", weights.size, public.profile, {0: 0.5, 1: 0.5})
         mask = times.of("selection", _choose, weights, gains, order, round_)
         values = model_format(round_).encode(weights, 0.5)

@@ -120,11 +120,17 @@ def _protections(policies: str, shares: str) -> list[Any]:
             numbers.append(checks.number("--share", float(text), low=0.0, high=1.0))
         except ValueError:
             raise InvalidInput("--share", f"is {text!r}", "give numbers from 0 to 1, such as 0.031,0.5") from None
-    return [
-        Protection(each.policy, each.preset, share)
-        for each in parse_contestants(policies, "default")
-        for share in numbers
-    ]
+    contestants = parse_contestants(policies, "default")
+    if any(each.settings for each in contestants):
+        raise InvalidInput("--policy", f"is {policies!r}", "give policy@preset; the share is --share")
+    fixed = {"plaintext": 0.0, "full": 1.0}
+    return list(
+        dict.fromkeys(
+            Protection(each.policy, each.preset, fixed.get(each.policy, share))
+            for each in contestants
+            for share in numbers
+        )
+    )
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:

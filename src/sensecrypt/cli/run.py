@@ -51,6 +51,8 @@ def run(
         config = folder.read_config()
     else:
         config = read_config(config_file, parse_settings(changes, preset))
+    if config.messages == "keep":
+        click.echo("messages=keep: the folder will hold every client's weights and the secret order", err=True)
     from sensecrypt.engines.local import run_local  # loads PyTorch: only once the settings are known to be good
 
     try:
@@ -99,7 +101,9 @@ def _progress(config: RunConfig) -> Iterator[OnRound]:
 def _show(config: RunConfig, result: Result, folder: Path) -> None:
     console, summary = Console(width=max(100, Console().width)), result.summary()
     last = max((record["round"] for record in result.records), default=-1)
-    table = Table(title=f"{config.dataset}, {config.policy}, after {last + 1} rounds", title_justify="left")
+    protected = "" if config.crypto == "real" else "; calibrated: NOTHING was really encrypted"
+    title = f"{config.dataset}, {config.policy}, after {last + 1} rounds{protected}"
+    table = Table(title=title, title_justify="left")
     for column in ("client", "cluster", "accuracy", "budget", "hidden", "coverage", "train", "encrypt", "kB up"):
         table.add_column(column, justify="right")
     for record in (record for record in result.records if record["round"] == last):

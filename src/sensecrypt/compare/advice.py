@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sensecrypt.assess.labels import LabelSetting, label_rows
+from sensecrypt.assess.labels import LabelSetting, check_distribution, label_rows
 from sensecrypt.assess.protection import Protection
 from sensecrypt.compare.comparison import compare
 from sensecrypt.compare.contestants import parse_contestants
@@ -49,6 +49,7 @@ def advise(
     model = str(settings.get("model") or DEFAULT_MODEL.get(dataset, ""))
     data = load_dataset(dataset)
     find_head(build_model(model, seed=0), data.classes)
+    check_distribution(distribution, data.classes, samples)
     contestants = parse_contestants(",".join(CANDIDATES.values()), "default")
 
     def told(name: str, done: int, _rounds: int) -> None:
@@ -61,7 +62,7 @@ def advise(
     entries = []
     plain = report["rows"][0]["rounds"][-1]["seconds"]
     for candidate, row in zip(CANDIDATES, report["rows"], strict=True):
-        share = row["rounds"][-1]["encrypted_share_min"]
+        share = min(each["encrypted_share_min"] for each in row["rounds"])
         protection = Protection(row["policy"], row["preset"], share)
         if on_step is not None:
             on_step(f"attacks on {candidate}")

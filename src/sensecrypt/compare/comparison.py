@@ -57,10 +57,14 @@ def compare(
     if (folder / "compare.json").exists() and not resume:
         raise InvalidInput(str(folder), "holds a comparison already", "choose another folder, or add --resume")
     problem = configured_problem(next(iter(configs.values())))
-    stock = stock_prices() if any(each.stock and each.policy != "plaintext" for each in contestants) else None
+    at_stock = any(each.stock(configs[each.name]) and each.policy != "plaintext" for each in contestants)
+    stock = stock_prices() if at_stock else None
     ours: dict[tuple[str, str, str], Prices] = {}
     memo = folder / "training"
-    memo.mkdir(parents=True, exist_ok=True)
+    try:
+        memo.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(str(folder), f"cannot be made ({error.strerror})", "choose another folder") from None
     rows: dict[str, dict[str, Any]] = {}
     unions: dict[str, float] = {}
     for contestant in sorted(contestants, key=lambda each: each.policy != "sensecrypt"):
@@ -84,7 +88,7 @@ def compare(
         result = run_local(config, place, problem=own, resume=going_on, on_round=on_round, memo=memo, prices=prices)
         if contestant.policy == "sensecrypt" and contestant.preset not in unions:
             unions[contestant.preset] = result.union_share
-        rows[contestant.name] = _row(contestant, result, stock if contestant.stock else None)
+        rows[contestant.name] = _row(contestant, result, stock if contestant.stock(config) else None)
     first = next(iter(configs.values()))
     report = {
         "version": VERSION,

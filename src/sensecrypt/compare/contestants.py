@@ -40,10 +40,10 @@ class Contestant:
         """As its folder is called."""
         return re.sub(r"[^a-zA-Z0-9=.]+", "-", self.name).strip("-")
 
-    @property
-    def stock(self) -> bool:
-        """Whether python-paillier's cost stands for its encryption, as in the paper."""
-        return self.preset == "paper"
+    def stock(self, config: RunConfig) -> bool:
+        """Whether python-paillier's cost stands for its encryption: in the paper's way to encrypt, and no other."""
+        like_the_paper = ("paillier-2048-scalar", "fresh", "paper")
+        return self.preset == "paper" and (config.profile, config.randomness, config.budget) == like_the_paper
 
     def configure(self, common: dict[str, Any], crypto: str) -> RunConfig:
         """The run of this contestant.

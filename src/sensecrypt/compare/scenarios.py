@@ -78,6 +78,9 @@ def scenario_settings(name: str, dataset: str, explicit: Mapping[str, Any]) -> d
     """The settings of a run in a scenario: those of the scenario and of the data set beneath the explicit ones."""
     if name not in SCENARIOS:
         raise InvalidInput("scenario", f"is {name!r}", f"choose one of {', '.join(SCENARIOS)}")
+    for key, instead in (("policy", "--policies"), ("preset", "--preset"), ("crypto", "--crypto")):
+        if key in explicit:
+            raise InvalidInput(key, "is not set for a whole comparison", f"use {instead}")
     scenario = SCENARIOS[name]
     clients = str(explicit.get("clients", scenario.clients))
     works = clients == str(scenario.clients)

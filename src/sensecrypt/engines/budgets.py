@@ -24,7 +24,6 @@ class Budgets:
         self._block = min(self._profile.slots, size)
         self._blocks = -(-size // self._block)
         self._paces: dict[int, Pace] = {}
-        self._order_seconds: dict[int, float] = {}
         self._block_work: dict[int, float] = {}
 
     def learn(self, records: Iterable[Record]) -> None:
@@ -41,7 +40,7 @@ class Budgets:
             told = record if record["round"] >= 0 else self._foretold(record)
             if told is not None and client in self._block_work:
                 device = self._config.devices(record["round"])[client]
-                found = self._paces[client] = pace(
+                self._paces[client] = pace(
                     told,
                     device,
                     size=self._size,
@@ -50,8 +49,6 @@ class Budgets:
                     ciphertext_bytes=self._profile.ciphertext_bytes,
                     block_seconds=self._block_work[client],
                 )
-                plain = self._size * self._profile.slot_bits / 8 / device.bandwidth / 1e6
-                self._order_seconds[client] = self._blocks * found.block + plain
 
     def _foretold(self, setup: Record) -> Record | None:
         """A round as setting up foretells it: an epoch takes about as long as the gradient over the same samples."""
@@ -60,12 +57,10 @@ class Budgets:
         seconds = setup["pass_seconds"]
         return {**setup, "train_seconds": self._config.local_epochs * seconds, "sensitivity_seconds": seconds}
 
-    def of_round(self, number: int, *, refresh: bool) -> checks.FloatVector:
+    def of_round(self, number: int) -> checks.FloatVector:
         """α of every client: the paper's as long as nothing was measured, not even while setting up.
 
-        Args:
-            number: of the round.
-            refresh: whether clients encrypt their sensitivities as well, for a new order.
+        A new order costs its round more time, never less encryption: one round in the open would expose all.
         """
         devices = self._config.devices(number)
         budgets = encryption_budgets(
@@ -75,10 +70,9 @@ class Budgets:
             members = np.flatnonzero(self._labels == cluster)
             if all(client in self._paces for client in members.tolist()):
                 paces = [self._paces[client] for client in members.tolist()]
-                order = [refresh * self._order_seconds[client] for client in members.tolist()]
                 budgets[members] = deadline_budgets(
                     [each.plain for each in paces],
-                    [each.scoring + more for each, more in zip(paces, order, strict=True)],
+                    [each.scoring for each in paces],
                     [each.block for each in paces],
                     blocks=self._blocks,
                     slack=self._config.slack,

@@ -12,7 +12,7 @@ from sensecrypt import checks
 from sensecrypt.engines.meter import work_seconds
 from sensecrypt.engines.parties import RUN_NAME, Parties, grow
 from sensecrypt.engines.result import Record
-from sensecrypt.engines.setup import INDEX_BYTES, sum_sensitivities
+from sensecrypt.engines.setup import sum_sensitivities
 from sensecrypt.engines.state import State
 from sensecrypt.engines.work import Done, Proposed, Task, Vector, play_round, propose_blocks
 from sensecrypt.errors import Rejected
@@ -73,31 +73,37 @@ def play_cluster(
         after = parties.describe(state.labels, cluster, number + 1, "sensitivity", attempt)
         refresh = (after, server.receipt_seed(after))
     order = server.order(RUN_NAME, cluster) if parties.ordered else None
+    profile = server.profile(RUN_NAME, cluster) if parties.ordered else None
     exposed = state.exposed[cluster] if parties.policy.propose else None
     seed, ranking = server.receipt_seed(round_), state.rankings[cluster]
     tasks = [
-        Task(client, round_, vector, order, ranking, exposed, float(budgets[client]), seed, refresh)
+        Task(client, round_, vector, order, profile, ranking, exposed, float(budgets[client]), seed, refresh)
         for client in round_.weights
     ]
-    notes = Notes(
-        {task.client: {"bytes_down": 0} for task in tasks}, {"round": number, "cluster": cluster, "server": True}
-    )
+    server_notes: Record = {"round": number, "cluster": cluster, "server": True, "crypto": parties.config.crypto}
+    notes = Notes({task.client: {"bytes_down": 0} for task in tasks}, server_notes)
     if parties.policy.propose is not None:
         tasks = _agree(parties, round_, tasks, notes)
     total, done = _collect(parties, round_, tasks, notes)
     opened, aggregate, message = _open(parties, round_, total, notes.server)
-    model = state.vectors[cluster] = read_model(opened.values, opened.weight, round_)
+    model = read_model(opened.values, opened.weight, round_)
     if parties.config.messages == "keep":
         _keep(parties, round_, message, {"model": vector} | ({} if order is None else {"order": order}), model)
     hidden = Mask(aggregate.mask.flags, aggregate.mask.size, aggregate.mask.block, order)
-    notes.server["union_share"] = hidden.share
-    state.exposed[cluster] = expose(state.exposed[cluster], hidden.to_array(), model)
+    notes.server |= {"union_share": hidden.share, "lonely_blocks": _lonely(total, parties.config.min_contributors)}
     _distribute(parties, notes, model, message)
     if refresh is not None:
-        sum_sensitivities(parties, refresh[0], done, notes.server)
-        for each in done:
-            grow(notes.clients[each.client], {"bytes_down": INDEX_BYTES * parties.size})
+        sum_sensitivities(parties, refresh[0], done, notes.server, notes.clients)
+    state.vectors[cluster] = model
+    if parties.policy.propose is not None:
+        state.exposed[cluster] = expose(state.exposed[cluster], hidden.to_array(), model)
     return notes.records()
+
+
+def _lonely(total: RoundSum, least: int) -> int:
+    """Blocks that somebody encrypted but too few: with the others' help, subtraction may read them."""
+    encrypting = total.encrypted_contributors
+    return int(np.count_nonzero((encrypting > 0) & (encrypting < min(least, len(total.contributors)))))
 
 
 def _agree(parties: Parties, round_: Round, tasks: Sequence[Task], notes: Notes) -> list[Task]:
@@ -117,7 +123,9 @@ def _agree(parties: Parties, round_: Round, tasks: Sequence[Task], notes: Notes)
             notes.left_out[each.client] = str(error)
     if not proposals or parties.policy.agree is None:
         raise Rejected("no proposal arrived")
+    start = work_seconds()
     agreed = parties.policy.agree([proposals[client].blocks for client in sorted(proposals)], round_.blocks, limit)
+    parties.charge(notes.server, start, "aggregate_seconds")
     for client, each in proposed.items():
         facts = {"bytes_down": -(-agreed.size // 8), "propose_bytes": len(each.message or b"")}
         grow(notes.clients[client], facts)

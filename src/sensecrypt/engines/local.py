@@ -26,7 +26,7 @@ from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.setup import set_up
 from sensecrypt.engines.state import State, load_state
 from sensecrypt.engines.training import accuracy_by_class, warm_up
-from sensecrypt.errors import Rejected, SenseCryptError
+from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.models import get_vector, layout, set_vector
 from sensecrypt.policies import get_policy
 
@@ -61,6 +61,8 @@ def run_local(
     if not resume:
         folder.refuse_existing()
     ranks_by = get_policy(config.policy).ranks_by
+    if memo is not None and config.dataset == "own":
+        raise InvalidInput("memo", "tells problems apart by their data set's name", "use it with named data sets")
     what = problem or configured_problem(config)
     torch.set_num_threads(1)  # before any computation: workers are forked from this process
     warm_up()
@@ -109,7 +111,7 @@ def _round(parties: Parties, state: State, number: int, budgets: Budgets) -> lis
     config = parties.config
     due = (number + 1) % config.order_refresh == 0 and number + 1 < config.rounds
     due = due and parties.ordered and parties.policy.ranks_by == "sensitivity"
-    allowed = budgets.of_round(number, refresh=due)
+    allowed = budgets.of_round(number)
     records: list[Record] = []
     for cluster in range(len(state.vectors)):
         for attempt in range(MAX_ATTEMPTS):

@@ -25,9 +25,9 @@ Operation = Literal["encrypt", "add", "decrypt"]
 
 
 def work_seconds() -> float:
-    """Processor time of this process and of those it started and waited for."""
+    """Processor time of this thread and of the processes that were started and waited for."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+    return time.thread_time() + children.ru_utime + children.ru_stime
 
 
 @dataclass

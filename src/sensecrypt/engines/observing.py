@@ -66,7 +66,8 @@ def observe_run(folder: RunFolder, *, number: int, client: int, adversary: str) 
     after, hidden = run.upload_of(client, number, colluder)
     recovered = 0.0
     if colluder is not None:
-        back = run.subtracted(client, number, colluder)
+        shared = run.config.key_mode == "shared-key"  # then every member can decrypt every upload
+        back = run.own(client, number) if shared else run.subtracted(client, number, colluder)
         lost = int(np.count_nonzero(hidden))
         recovered = float(np.count_nonzero(hidden & ~np.isnan(back)) / lost) if lost else 0.0
         after = np.where(hidden, back, after)
@@ -190,13 +191,16 @@ class _Recording:
             if other == client:
                 continue
             if other == colluder:
-                own = unseal_any(self.folder.message(number, f"own-{other}"), "own")[1]["weights"]
-                values = form.encode(own, round_.weights[other]).astype(np.float64)
+                values = form.encode(self.own(other, number), round_.weights[other]).astype(np.float64)
             else:
                 weights, _ = self.upload_of(other, number, colluder)
                 values = np.rint(weights * round_.weights[other] * 2.0**form.frac_bits)
             rest = rest - values
         return rest / (round_.weights[client] * 2.0**form.frac_bits)
+
+    def own(self, client: int, number: int) -> FloatVector:
+        """What a client knows of itself: its weights."""
+        return unseal_any(self.folder.message(number, f"own-{client}"), "own")[1]["weights"].astype(np.float64)
 
     def description(self, client: int) -> FloatVector | None:
         """Γ of the client's data at the initial model, where it was sent in the clear."""

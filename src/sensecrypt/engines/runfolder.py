@@ -80,7 +80,11 @@ class RunFolder:
     def keep_message(self, round_number: int, name: str, data: bytes) -> None:
         """Keep what a party received in a round."""
         place = self.path / "messages" / f"round-{round_number}"
-        place.mkdir(parents=True, exist_ok=True)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            (self.path / "messages").chmod(0o700)
+        except OSError as error:
+            raise SenseCryptError(f"{place} cannot be made: {error.strerror}; free some space") from None
         RunFolder(place).write(f"{name}.safetensors", data)
 
     def message(self, round_number: int, name: str) -> bytes:

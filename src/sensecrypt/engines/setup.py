@@ -46,8 +46,18 @@ def set_up(parties: Parties, initial: Vector) -> tuple[State, list[Record]]:
     return state, [*told, *servers]
 
 
-def sum_sensitivities(parties: Parties, round_: Round, done: Sequence[Done], server: Record) -> Opened:
-    """Sum encrypted scores; the key server may make an order of them, the aggregator learns nothing."""
+def sum_sensitivities(
+    parties: Parties, round_: Round, done: Sequence[Done], server: Record, clients: dict[int, Record]
+) -> Opened:
+    """Sum encrypted scores; the key server may make an order of them, the aggregator learns nothing.
+
+    Args:
+        parties: all of them.
+        round_: of purpose `sensitivity`.
+        done: what the clients sealed.
+        server: notes of aggregator and key server, to be added to.
+        clients: notes of the clients, likewise: they receive the order, and open the sum where they share the key.
+    """
     failures = [each.failure for each in done if each.failure]
     if failures and len(failures) == len(done):
         raise SenseCryptError(f"no client of cluster {round_.cluster} could take part: {failures[0]}")
@@ -58,10 +68,21 @@ def sum_sensitivities(parties: Parties, round_: Round, done: Sequence[Done], ser
         if each.sensitivity is not None:
             total.add(each.sensitivity.upload, sender=each.client)
             parties.keys.server.take_receipt(each.sensitivity.receipt, round_, sender=each.client)
-    opened = parties.keys.server.open(total.close().to_bytes(round_), round_, workers=parties.config.workers)
+    message = total.close().to_bytes(round_)
+    parties.charge(server, start, "aggregate_seconds")
+    opening: Record = {}
+    start = work_seconds()
+    opened = parties.keys.server.open(message, round_, workers=parties.config.workers)
     if parties.ordered:
         parties.keys.server.set_order(round_, opened, first=parties.world.always)
-    parties.charge(server, start, "aggregate_seconds")
+    parties.charge(opening, start, "open_seconds")
+    received = {"bytes_down": INDEX_BYTES * parties.size}
+    if parties.config.key_mode == "shared-key":
+        received = {**opening, "bytes_down": len(message)}
+    else:
+        grow(server, opening)
+    for each in done:
+        grow(clients[each.client], received)
     return opened
 
 
@@ -81,9 +102,9 @@ def _first_ranking(parties: Parties, state: State, cluster: int, facts: dict[int
     calls = [(client, state.vectors[cluster], round_, seed) for client in round_.weights]
     done: list[Done] = parties.workers.map(seal_ranking, calls)
     server: Record = {"round": SETUP, "cluster": cluster, "server": True}
-    opened = sum_sensitivities(parties, round_, done, server)
+    for each in done:
+        grow(facts[each.client], each.facts or {})
+    opened = sum_sensitivities(parties, round_, done, server, facts)
     if not parties.ordered:
         state.rankings[cluster], _ = descending_order(np.maximum(opened.values, 0).astype(np.float64))
-    for each in done:
-        grow(facts[each.client], {**(each.facts or {}), "bytes_down": INDEX_BYTES * parties.size})
     return server

@@ -40,11 +40,12 @@ class State:
         for cluster, vector in enumerate(self.vectors):
             tensors[f"vector-{cluster}"] = vector
             tensors[f"exposed-{cluster}"] = self.exposed[cluster]
-            order, ranking = server.order(RUN_NAME, cluster), self.rankings[cluster]
-            if order is not None:
-                tensors[f"order-{cluster}"] = order
-            if ranking is not None:
-                tensors[f"ranking-{cluster}"] = ranking
+            more = {
+                "order": server.order(RUN_NAME, cluster),
+                "profile": server.profile(RUN_NAME, cluster),
+                "ranking": self.rankings[cluster],
+            }
+            tensors |= {f"{name}-{cluster}": tensor for name, tensor in more.items() if tensor is not None}
         folder.save_checkpoint({"round": self.next_round, "why": self.why}, tensors)
 
 
@@ -59,7 +60,7 @@ def load_state(folder: RunFolder, server: KeyServer) -> State | None:
     clusters = range(int(labels.max()) + 1)
     for cluster in clusters:
         if f"order-{cluster}" in tensors:
-            server.restore_order(RUN_NAME, cluster, tensors[f"order-{cluster}"])
+            server.restore_order(RUN_NAME, cluster, tensors[f"order-{cluster}"], tensors[f"profile-{cluster}"])
     folder.forget_from(int(header["round"]))
     return State(
         int(header["round"]),

@@ -24,7 +24,7 @@ from sensecrypt.errors import SenseCryptError
 from sensecrypt.models import set_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
-from sensecrypt.policies.situation import Choice, Situation
+from sensecrypt.policies.situation import Choice, Situation, spread_over
 from sensecrypt.protocol.client import Sealed, seal_map, seal_model, seal_sensitivity
 from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.round import Round
@@ -86,6 +86,7 @@ class Task:
         round: the round.
         vector: the cluster's model.
         order: the cluster's order of the parameters, in the prefix layout.
+        profile: the cluster's mean sensitivity of each block along it.
         ranking: the parameters by what clients summed before the first round, in the other layouts.
         exposed: what an adversary knows of the cluster's model, for methods that ask.
         budget: α.
@@ -99,6 +100,7 @@ class Task:
     round: Round
     vector: Vector
     order: checks.IntVector | None
+    profile: checks.FloatVector | None
     ranking: checks.IntVector | None
     exposed: Vector | None
     budget: float
@@ -253,10 +255,14 @@ def _train(world: World, task: Task) -> Trained:
 
 def _situation(world: World, task: Task, trained: Trained) -> Situation:
     config = world.config
-    gradient = trained.gradient
-    gains = None if gradient is None else sensitivity(trained.weights, gradient).astype(np.float64)
+    weights, gradient, gains = trained.weights, trained.gradient, None
+    if gradient is not None and world.policy.propose is None:
+        gains = sensitivity(weights, gradient).astype(np.float64)
+    if task.order is not None and task.profile is not None and world.policy.heeds_always:
+        # Members of a cluster decide by what they share: equal budgets give equal prefixes, and no block stands alone.
+        weights, gains = task.vector, spread_over(task.profile, task.order, task.round.block)
     return Situation(
-        weights=trained.weights,
+        weights=weights,
         gradient=gradient,
         sensitivity=gains,
         budget=task.budget,

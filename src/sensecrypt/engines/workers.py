@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from sensecrypt.engines.work import World
+from sensecrypt.errors import WorkerDied
 
 _WORLD: list[World] = []  # in a worker process: what it inherited when it was forked
 
@@ -34,7 +35,10 @@ class Workers:
         """All results, in order."""
         if self._count == 1:
             return [work(self._world, *arguments) for arguments in calls]
-        return [future.result() for future in [self._submit(work, arguments) for arguments in calls]]
+        try:
+            return [future.result() for future in [self._submit(work, arguments) for arguments in calls]]
+        except BrokenProcessPool:
+            raise WorkerDied("a client's process died while setting up; try again, with fewer workers") from None
 
     def as_done(
         self, work: Callable[..., Any], calls: Sequence[tuple[Any, ...]], *, died: Callable[[Any], Any]

@@ -19,9 +19,10 @@ class Situation:
     """A client after training, before encrypting.
 
     Attributes:
-        weights: its model.
+        weights: its model, or in the prefix layout the cluster's, likewise.
         gradient: of the loss over its data at `weights`; None for a policy that does not ask for it.
-        sensitivity: |w·g| of every parameter; None like `gradient`.
+        sensitivity: |w·g| of every parameter, or in the prefix layout the cluster's mean of it, so that members with
+            equal budgets choose alike; None like `gradient`.
         budget: α, the share of the model that its device may encrypt.
         ratio: the share of the model that a method without budgets encrypts.
         block: parameters a ciphertext.
@@ -103,6 +104,15 @@ class Choice:
     mi: float | None = None
     decided_by: str = "policy"
     feasible: bool = True
+
+
+def spread_over(profile: checks.FloatVector, order: checks.IntVector, block: int) -> checks.FloatVector:
+    """A sensitivity for every parameter whose sums over blocks along `order` are the profile."""
+    starts = np.arange(0, order.size, block)
+    lengths = np.diff(np.append(starts, order.size))
+    values = np.empty(order.size)
+    values[order] = np.repeat(profile / lengths, lengths)
+    return values
 
 
 def blocks_of(ratio: float, blocks: int, block: int) -> int:

@@ -48,6 +48,7 @@ class KeyServer:
         self._min_contributors = checks.whole("min_contributors", min_contributors, low=1)
         self._root = secrets.token_bytes(32)
         self._orders: dict[tuple[str, int], checks.IntVector] = {}
+        self._profiles: dict[tuple[str, int], checks.FloatVector] = {}
         self._receipts: dict[tuple[str | int, ...], dict[int, int]] = {}
         self._opened: set[tuple[str | int, ...]] = set()
 
@@ -67,6 +68,10 @@ class KeyServer:
     def order(self, run: str, cluster: int) -> checks.IntVector | None:
         """The cluster's order of the parameters: slot s holds parameter order[s]; None as long as there is none."""
         return self._orders.get((run, cluster))
+
+    def profile(self, run: str, cluster: int) -> checks.FloatVector | None:
+        """The cluster's mean sensitivity of each block along its order, for choices that all members make alike."""
+        return self._profiles.get((run, cluster))
 
     def take_receipt(self, data: bytes, round_: Round, *, sender: int) -> None:
         """Keep one client's receipt; a second one of the same client is refused."""
@@ -95,15 +100,19 @@ class KeyServer:
         weight = sum(round_.weights[client] for client in aggregate.contributors)
         return Opened(values, weight, aggregate.contributors)
 
-    def restore_order(self, run: str, cluster: int, order: checks.IntVector) -> None:
-        """An order that was made before a restart."""
+    def restore_order(self, run: str, cluster: int, order: checks.IntVector, profile: checks.FloatVector) -> None:
+        """An order that was made before a restart, and its profile."""
         self._orders[run, cluster] = checks.permutation("order", order, order.size)
+        self._profiles[run, cluster] = checks.sensitivity_vector("profile", profile)
 
     def set_order(self, round_: Round, sums: Opened, *, first: npt.NDArray[np.bool_] | None = None) -> checks.IntVector:
         """The cluster's new order: descending mean sensitivity, after those parameters that must come `first`."""
-        order, _ = descending_order(np.maximum(sums.values, 0).astype(np.float64))
+        gains = np.maximum(sums.values, 0).astype(np.float64)
+        order, _ = descending_order(gains)
         if first is not None:
             order = np.concatenate([order[first[order]], order[~first[order]]])
+        blocks = np.arange(0, round_.size, round_.block)
+        self._profiles[round_.run, round_.cluster] = np.add.reduceat(gains[order], blocks)
         self._orders[round_.run, round_.cluster] = order
         return order
 

@@ -131,6 +131,9 @@ class TestRun:
         (["--distribution", "11"], "distribution"),
         (["--model", "nonsense"], "no model"),
         (["--attacks", "dlg", "--batch", "30"], "batch"),
+        (["--policy", "maskcrypt+ratio=0.9"], "--share"),
+        (["--attacks", "dlg", "--batch", "1", "--steps", "3"], "one step"),
+        (["--pictures", "recovered.png"], "image attacks"),
     ],
     ids=str,
 )

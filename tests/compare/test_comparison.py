@@ -202,6 +202,8 @@ class TestContestants:
             (["--set", "bandwidths=0"], "more than 0"),
             (["--rounds", "0"], "rounds"),
             (["--set", "nonsense"], "KEY=VALUE"),
+            (["--set", "policy=full"], "--policies"),
+            (["--set", "crypto=real"], "--crypto"),
         ],
         ids=str,
     )

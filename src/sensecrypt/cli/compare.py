@@ -129,5 +129,11 @@ def _show(report: dict[str, Any], folder: Path) -> None:
     Console(width=max(140, Console().width)).print(table)
     click.echo(
         "device s: on the clients' devices, under preset paper at python-paillier's cost; ours: at our cost; waiting: "
-        f"for slower clients. In {folder}"
+        "for slower clients. "
+        + "".join(
+            f"{row['name']}: up to {row['ahead_seconds']:.2g} s of a client's idle time a round are not charged. "
+            for row in report["rows"]
+            if row["ahead_seconds"]
+        )
+        + f"In {folder}"
     )

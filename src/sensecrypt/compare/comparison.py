@@ -61,10 +61,6 @@ def compare(
     stock = stock_prices() if at_stock else None
     ours: dict[tuple[str, str, str], Prices] = {}
     memo = folder / "training"
-    try:
-        memo.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(str(folder), f"cannot be made ({error.strerror})", "choose another folder") from None
     rows: dict[str, dict[str, Any]] = {}
     unions: dict[str, float] = {}
     for contestant in sorted(contestants, key=lambda each: each.policy != "sensecrypt"):
@@ -84,6 +80,7 @@ def compare(
         going_on = resume and place.exists()
         if going_on and to_settings(place.read_config()) != to_settings(config):
             raise InvalidInput(str(place.path), "is a run with other settings", "choose another folder")
+        _make(memo)
         prices = _our_prices(config, ours)
         result = run_local(config, place, problem=own, resume=going_on, on_round=on_round, memo=memo, prices=prices)
         if contestant.policy == "sensecrypt" and contestant.preset not in unions:
@@ -103,6 +100,13 @@ def compare(
     RunFolder(folder).write("compare.json", json.dumps(report, indent=1).encode())
     shutil.rmtree(memo, ignore_errors=True)
     return report
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(str(folder), f"cannot be made ({error.strerror})", "choose another --out") from None
 
 
 def _our_prices(config: RunConfig, known: dict[tuple[str, str, str], Prices]) -> Prices | None:
@@ -148,6 +152,7 @@ def _row(contestant: Contestant, result: Result, prices: Prices | None) -> dict[
         "union_share": result.union_share,
         "coverage": summary["coverage"],
         "crypto": config.crypto,
+        "ahead_seconds": _ahead(result),
         "ratio": config.ratio,
         "clusters": len(result.vectors),
         "model_sha256": summary["model_sha256"],
@@ -163,6 +168,16 @@ def _median_client(result: Result) -> float:
         shares.setdefault(record["client"], []).append(record["encrypted_share"])
     means = sorted(mean(each) for each in shares.values())
     return means[(len(means) - 1) // 2]
+
+
+def _ahead(result: Result) -> float:
+    """Device seconds a round that the busiest client spends on randomness before it; not in its time."""
+    spent = [
+        (record["ahead_seconds"] + record.get("order_ahead_seconds", 0.0))
+        / result.config.devices(record["round"])[record["client"]].speed
+        for record in result.played
+    ]
+    return max(spent, default=0.0)
 
 
 def _round_row(time: RoundTime, result: Result) -> dict[str, Any]:

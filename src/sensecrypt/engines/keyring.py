@@ -24,12 +24,14 @@ class Keyring:
         clients: what clients encrypt with.
         public: what the aggregator has.
         meter: counts what is done in this process.
+        prices: of a calibrated run.
     """
 
     server: KeyServer
     clients: MeteredKey
     public: MeteredKey
     meter: Meter
+    prices: Prices | None
 
 
 def make_keys(config: RunConfig, prices: Prices | None = None) -> Keyring:
@@ -60,4 +62,4 @@ def make_keys(config: RunConfig, prices: Prices | None = None) -> Keyring:
         server = SharedKeyClients(held)
     else:
         server = KeyServer(held, min_contributors=min(config.min_contributors, config.clients))
-    return Keyring(server, held if shared else held.public, MeteredKey(secret.public, meter), meter)
+    return Keyring(server, held if shared else held.public, MeteredKey(secret.public, meter), meter, prices)

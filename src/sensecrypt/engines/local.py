@@ -68,9 +68,11 @@ def run_local(
     warm_up()
     if ranks_by == "jacobian":
         jacobian.warm_up()
-    parties = gather(config, what, folder, intercept=intercept, memo=memo, prices=prices)
+    known = (folder.load_prices() if resume else None) or prices  # one run, one calibration
+    parties = gather(config, what, folder, intercept=intercept, memo=memo, prices=known)
     if not resume:
         folder.create(config)  # only now: what could not even start leaves nothing behind
+        folder.save_prices(parties.keys.prices)
     start = time.perf_counter()
     with parties.workers:
         state, accuracy = _play(parties, what, resume, on_round)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt.config import RunConfig, make_config, to_settings
+from sensecrypt.engines.clock import Prices
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.protocol.envelope import seal, unseal_any
 
@@ -76,6 +77,18 @@ class RunFolder:
         except OSError as error:
             partial.unlink(missing_ok=True)
             raise SenseCryptError(f"{self.path / name} cannot be written: {error.strerror}; free some space") from None
+
+    def save_prices(self, prices: Prices | None) -> None:
+        """What a calibrated run charges, so that it goes on at the same prices."""
+        if prices is not None:
+            self.write("prices.json", json.dumps(vars(prices)).encode())
+
+    def load_prices(self) -> Prices | None:
+        """What was saved, if anything."""
+        try:
+            return Prices(**json.loads((self.path / "prices.json").read_text()))
+        except OSError:
+            return None
 
     def keep_message(self, round_number: int, name: str, data: bytes) -> None:
         """Keep what a party received in a round."""

@@ -32,6 +32,8 @@ class TestSynthetic:
     def test_every_row_has_its_figures_and_their_half_widths(self, rows):
         for row in rows:
             assert {"attack", "adversary", "distribution", "share"} <= row.keys()
+            assert row["mi"] >= 0
+            assert (row["mi"] == 0) == (row["share"] == 1.0)
             for figure in FIGURES:
                 assert 0 <= row[figure] <= 1
                 assert row[f"{figure}_half"] >= 0

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 
 from sensecrypt import checks
+from sensecrypt.algo.leakage import mutual_information
 from sensecrypt.assess.protection import Exposure, Protection, expose
 from sensecrypt.attacks.ladder import ADVERSARIES
 from sensecrypt.attacks.observation import FloatVector
@@ -20,6 +21,7 @@ from sensecrypt.attacks.scores import LabelScores, score_labels, with_interval
 from sensecrypt.attacks.synthetic import SyntheticClient, synthetic_client
 from sensecrypt.errors import InvalidInput, NotApplicable
 from sensecrypt.rng import derive_rng
+from sensecrypt.types import Mask
 
 COLLUSION = "collusion"
 NAMES = (*ADVERSARIES, COLLUSION)
@@ -106,11 +108,20 @@ def label_rows(
 
 @dataclass(frozen=True)
 class Judged:
-    """One adversary against one client."""
+    """One adversary against one client.
+
+    Attributes:
+        protection: what the client encrypts.
+        adversary: who.
+        share: of the parameters that was really encrypted.
+        mi: mutual information in bits between all weights and the plain ones.
+        scores: what was found.
+    """
 
     protection: Protection
     adversary: str
     share: float
+    mi: float
     scores: LabelScores
 
 
@@ -133,8 +144,9 @@ def judge(setting: LabelSetting, distribution: str, seed: int) -> list[Judged]:
         rng = derive_rng(seed, f"protection {protection.name} {protection.share}")
         seen = expose(protection, client, setting.images, setting.labels, rng=rng)
         share = float(seen.hidden.mean())
+        mi = mutual_information(client.observation.before, Mask.from_array(seen.hidden))
         judged += [
-            Judged(protection, name, share, score_labels(raw, client.counts))
+            Judged(protection, name, share, mi, score_labels(raw, client.counts))
             for name, raw in _guesses(client, seen, setting.adversaries)
         ]
     return judged
@@ -181,6 +193,7 @@ def _row(distribution: str, protection: Protection, adversary: str, judged: Sequ
         "preset": protection.preset,
         "distribution": distribution,
         "share": float(np.mean([each.share for each in judged])),
+        "mi": float(np.mean([each.mi for each in judged])),
         "seeds": len(judged),
     }
     for figure in FIGURES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,3 +114,19 @@ def test_policies_are_found_by_name():
     with pytest.raises(InvalidInput, match=r"choose one of .*maskcrypt") as error:
         get_policy("maskcrpyt")
     assert error.value.argument == "policy"
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [
+        ("sensecrypt", "sensitivity"),
+        ("high_sensitivity", "sensitivity"),
+        ("low_sensitivity", "sensitivity"),
+        ("fedml_he", "ranking"),
+        ("maskcrypt", "agreed"),
+    ],
+)
+def test_a_situation_without_what_a_policy_asks_for_is_refused(name, missing):
+    client = replace(situation(630, 63, ordered=False, ratio=0.5), **{missing: None})
+    with pytest.raises(InvalidInput, match=missing):
+        get_policy(name).choose(client)

@@ -42,7 +42,7 @@ def descend(loss: Loss, start: Variables, *, steps: int) -> tuple[Variables, flo
     def closure() -> float:
         search.zero_grad()
         value = loss(*variables)
-        value.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(value)
         return float(value.detach())
 
     best, values = [part.detach().clone() for part in variables], [math.inf]
@@ -61,7 +61,7 @@ def descend(loss: Loss, start: Variables, *, steps: int) -> tuple[Variables, flo
 
 def _step(search: torch.optim.LBFGS, closure: Callable[[], float]) -> float:
     """One step; the loss where it began."""
-    return float(search.step(closure))  # type: ignore[no-untyped-call]
+    return float(search.step(closure))  # type: ignore[no-untyped-call]  # PyTorch leaves it untyped
 
 
 def sign_descent(loss: Loss, start: torch.Tensor, *, steps: int) -> torch.Tensor:

@@ -67,7 +67,7 @@ class TransparentKey:
         """An empty sum."""
         return TransparentAccumulator(self, rows)
 
-    def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:  # noqa: ARG002
+    def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:  # noqa: ARG002 (as above)
         """The values, which were in sight all the time."""
         return self.read(ciphertexts).reshape(-1)[:count]
 

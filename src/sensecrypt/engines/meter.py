@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt.crypto.obfuscators import ObfuscatorPool
-from sensecrypt.crypto.paillier import ObfuscatorMaker
+from sensecrypt.crypto.paillier import PublicKey
 from sensecrypt.crypto.scheme import Accumulator, Ciphertexts, DecryptionKey, EncryptionKey, Ints, RowNumbers
+from sensecrypt.crypto.secret import SecretKey
 from sensecrypt.engines.clock import Prices
 from sensecrypt.profiles import Profile
 
@@ -111,12 +112,12 @@ class MeteredKey:
         if not self._ahead:
             with self.meter.charge("encrypt", rows):
                 return self._key.encrypt(ints, workers=workers)
-        maker = cast("ObfuscatorMaker", self._key)
+        maker = cast("PublicKey | SecretKey", self._key)  # configurations allow `ahead` for Paillier only
         pool = ObfuscatorPool(maker.public, maker)
         with self.meter.ahead():
             pool.fill(rows)
         with self.meter.charge("encrypt", rows):
-            return maker.encrypt(ints, workers=workers, pool=pool)  # type: ignore[attr-defined, no-any-return]
+            return maker.encrypt(ints, workers=workers, pool=pool)
 
     def add(self, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
         """As the key inside does."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from sensecrypt.policies.policy import Policy
 from sensecrypt.policies.ranked import best_blocks
-from sensecrypt.policies.situation import Choice, Situation
+from sensecrypt.policies.situation import Choice, Situation, asked_for
 
 
 def choose(situation: Situation) -> Choice:
@@ -24,9 +24,8 @@ def choose(situation: Situation) -> Choice:
     count = situation.ratio_blocks
     if situation.order is not None:
         return Choice(situation.mask_of(np.arange(count)))
-    assert situation.ranking is not None  # noqa: S101 (the policy asks for it)
     wanted = np.zeros(situation.size)
-    wanted[situation.ranking[: count * situation.block]] = 1.0
+    wanted[asked_for("ranking", situation.ranking)[: count * situation.block]] = 1.0
     return Choice(situation.mask_of(best_blocks(situation, wanted)))
 
 

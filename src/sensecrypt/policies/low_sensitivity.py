@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from sensecrypt.policies.policy import Policy
 from sensecrypt.policies.ranked import best_blocks
-from sensecrypt.policies.situation import Choice, Situation
+from sensecrypt.policies.situation import Choice, Situation, asked_for
 
 
 def choose(situation: Situation) -> Choice:
     """The blocks with the lowest sums of this client's sensitivity."""
-    assert situation.sensitivity is not None  # noqa: S101 (the policy asks for it)
-    return Choice(situation.mask_of(best_blocks(situation, -situation.sensitivity)))
+    return Choice(situation.mask_of(best_blocks(situation, -asked_for("sensitivity", situation.sensitivity))))
 
 
 POLICY = Policy(choose, needs_gradient=True, uses_ratio=True, ranks_by="sensitivity")

@@ -23,7 +23,7 @@ from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
 from sensecrypt.policies.policy import Policy, RankedBlocks
 from sensecrypt.policies.ranked import best_blocks
-from sensecrypt.policies.situation import Choice, Situation
+from sensecrypt.policies.situation import Choice, Situation, asked_for
 from sensecrypt.types import BoolVector
 
 Float32Vector = npt.NDArray[np.float32]
@@ -52,8 +52,8 @@ def expose(exposed: Float32Vector, encrypted: BoolVector, model: Float32Vector) 
 
 def propose(situation: Situation) -> RankedBlocks:
     """As many blocks as the ratio allows, the highest scores first."""
-    assert situation.exposed is not None and situation.gradient is not None  # noqa: S101, PT018 (the policy asks)
-    return best_blocks(situation, score(situation.exposed, situation.weights, situation.gradient))
+    exposed, gradient = asked_for("exposed", situation.exposed), asked_for("gradient", situation.gradient)
+    return best_blocks(situation, score(exposed, situation.weights, gradient))
 
 
 def consensus(proposals: Sequence[RankedBlocks], blocks: int) -> RankedBlocks:
@@ -89,8 +89,7 @@ def unite(proposals: Sequence[RankedBlocks], blocks: int, _limit: int) -> BoolVe
 
 def choose(situation: Situation) -> Choice:
     """What was agreed on."""
-    assert situation.agreed is not None  # noqa: S101 (the exchange comes first)
-    return Choice(situation.mask(situation.agreed))
+    return Choice(situation.mask(asked_for("agreed", situation.agreed)))
 
 
 def _flags(listed: RankedBlocks, blocks: int) -> BoolVector:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from sensecrypt.algo.selection import select
 from sensecrypt.policies.policy import Policy
-from sensecrypt.policies.situation import Choice, Situation
+from sensecrypt.policies.situation import Choice, Situation, asked_for
 
 
 def choose(situation: Situation) -> Choice:
     """The exact optimum for this client's budget."""
-    assert situation.sensitivity is not None  # noqa: S101 (the policy asks for it)
     found = select(
-        situation.sensitivity,
+        asked_for("sensitivity", situation.sensitivity),
         situation.budget,
         B=situation.B,
         C=situation.C,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ from sensecrypt import checks
 from sensecrypt.algo.selection import Objective, OnInfeasible
 from sensecrypt.errors import InvalidInput
 from sensecrypt.types import BoolVector, Mask
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +107,13 @@ class Choice:
     mi: float | None = None
     decided_by: str = "policy"
     feasible: bool = True
+
+
+def asked_for(name: str, value: Part | None) -> Part:
+    """A part of the situation that the policy's declaration asks for; without it the policy cannot choose."""
+    if value is None:
+        raise InvalidInput(name, "is missing from the situation", "pass what the policy's declaration asks for")
+    return value
 
 
 def spread_over(profile: checks.FloatVector, order: checks.IntVector, block: int) -> checks.FloatVector:

@@ -13,8 +13,8 @@ import torch
 from sensecrypt import Mask, encryption_budgets, generate_keypair, select, sensitivity
 from sensecrypt.config import RunConfig, make_config
 from sensecrypt.engines.problem import configured_problem
-from sensecrypt.engines.training import mean_gradient, train
-from sensecrypt.models import get_vector, set_vector
+from sensecrypt.engines.training import train
+from sensecrypt.models import get_vector, mean_gradient, set_vector
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.client import read_model, seal_model

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from sensecrypt.assess.labels import LabelSetting, judge, label_rows
+from sensecrypt.assess.peers import Peers
 from sensecrypt.assess.protection import Protection, expose
 from sensecrypt.attacks.synthetic import synthetic_client
 from sensecrypt.data import load_dataset
@@ -29,7 +30,8 @@ def client(digits):
 
 def exposed(policy, preset, share, client, digits):
     rng = np.random.default_rng(0)
-    return expose(Protection(policy, preset, share), client, digits.train_images, digits.train_labels, rng=rng)
+    peers = Peers(client, digits.train_images, digits.train_labels, seed=0)
+    return expose(Protection(policy, preset, share), peers, rng=rng)
 
 
 @pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"plaintext", "full", "maskcrypt_union"}))

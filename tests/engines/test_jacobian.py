@@ -7,8 +7,7 @@ from torch import nn
 
 from sensecrypt import InvalidInput
 from sensecrypt.engines.jacobian import jacobian_as_published, jacobian_map
-from sensecrypt.engines.training import mean_gradient
-from sensecrypt.models import build_model, parameter_count
+from sensecrypt.models import build_model, mean_gradient, parameter_count
 
 SAMPLES = 6
 

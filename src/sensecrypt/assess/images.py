@@ -12,6 +12,7 @@ import torch
 
 from sensecrypt import checks
 from sensecrypt.assess.labels import PLAINTEXT
+from sensecrypt.assess.peers import Peers
 from sensecrypt.assess.protection import Protection, expose
 from sensecrypt.attacks.fills import ilrg_on
 from sensecrypt.attacks.ilrg import counts_summing_to
@@ -75,7 +76,7 @@ def image_rows(
                 model, images, labels, classes=classes, samples=samples, seed=seed, distribution=distribution
             )
             rng = derive_rng(seed, f"protection {protection.name} {protection.share}")
-            seen = expose(protection, client, images, labels, rng=rng)
+            seen = expose(protection, Peers(client, images, labels, seed=seed), rng=rng)
             shares.append(float(seen.hidden.mean()))
             observation = seen.to(client, colluding=True)  # the strongest there is: it knows order and mask
             truth = client.inputs.numpy()

@@ -14,6 +14,7 @@ import torch
 
 from sensecrypt import checks
 from sensecrypt.algo.leakage import mutual_information
+from sensecrypt.assess.peers import Peers
 from sensecrypt.assess.protection import Exposure, Protection, expose
 from sensecrypt.attacks.ladder import ADVERSARIES
 from sensecrypt.attacks.observation import FloatVector
@@ -139,10 +140,11 @@ def judge(setting: LabelSetting, distribution: str, seed: int) -> list[Judged]:
         minibatch=setting.minibatch,
         trained=setting.trained,
     )
+    peers = Peers(client, setting.images, setting.labels, seed=seed)
     judged = []
     for protection in dict.fromkeys([PLAINTEXT, *setting.protections]):
         rng = derive_rng(seed, f"protection {protection.name} {protection.share}")
-        seen = expose(protection, client, setting.images, setting.labels, rng=rng)
+        seen = expose(protection, peers, rng=rng)
         share = float(seen.hidden.mean())
         mi = mutual_information(client.observation.before, Mask.from_array(seen.hidden))
         judged += [

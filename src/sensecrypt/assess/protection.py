@@ -11,22 +11,18 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.algo.sensitivity import sensitivity
-from sensecrypt.attacks.observation import FloatVector, Observation, Samples
+from sensecrypt.assess.peers import Peers
+from sensecrypt.attacks.observation import FloatVector, Observation
 from sensecrypt.attacks.synthetic import SyntheticClient
 from sensecrypt.checks import IntVector
-from sensecrypt.engines.jacobian import jacobian_map
-from sensecrypt.engines.training import as_tensor, mean_gradient
-from sensecrypt.errors import InvalidInput
 from sensecrypt.models import always_encrypt
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.situation import Situation
 from sensecrypt.types import BoolVector
 
-PEERS = 4
 Preset = Literal["default", "paper"]
 
 
@@ -74,36 +70,26 @@ class Exposure:
         return client.observe(unseen, clear_sensitivity=self.clear_sensitivity)
 
 
-def expose(
-    protection: Protection,
-    client: SyntheticClient,
-    images: npt.NDArray[np.uint8],
-    labels: npt.NDArray[np.int64],
-    *,
-    rng: np.random.Generator,
-) -> Exposure:
+def expose(protection: Protection, peers: Peers, *, rng: np.random.Generator) -> Exposure:
     """Let the policy choose, for the client and for its peers.
 
     Args:
         protection: the policy.
-        client: who is judged.
-        images: to draw peers' data from.
-        labels: of the images.
-        rng: for drawing.
+        peers: the client who is judged, among others.
+        rng: for policies that draw.
     """
     policy = get_policy(protection.policy)
-    alike = protection.policy == "sensecrypt"
-    count = PEERS if alike or policy.propose is not None or policy.ranks_by == "jacobian" else 0
-    peers = [_peer(client, images, labels, alike=alike, rng=rng) for _ in range(count)]
-    own: Samples = (client.inputs, client.labels)
-    everybody = [own, *peers]
-    gradients = [mean_gradient(client.observation.model(), *each) for each in everybody]
+    client = peers.client
+    gradients = [peers.own]
+    if protection.policy == "sensecrypt":
+        gradients += peers.alike
+    elif policy.propose is not None or policy.ranks_by == "jacobian":
+        gradients += peers.others
     secret = protection.preset == "default" and policy.ranks_by is not None
     order = ranking = always = None
     before = client.observation.before
     if policy.ranks_by == "jacobian":
-        maps = [jacobian_map(client.observation.model(), *each) for each in everybody]
-        ranking, _ = descending_order(np.mean(maps, axis=0))
+        ranking, _ = descending_order(peers.jacobian)
         order = ranking if secret else None
     elif secret:
         gains = [sensitivity(before, gradient).astype(np.float64) for gradient in gradients]
@@ -122,29 +108,10 @@ def expose(
         agreed = policy.agree(proposals, situations[0].blocks, situations[0].ratio_blocks)
     masks = [policy.choose(replace(situation, agreed=agreed)).mask.to_array() for situation in situations]
     lonely = np.zeros_like(masks[0])
-    if peers:
+    if len(masks) > 1:
         lonely = masks[0] & ~np.logical_or.reduce(masks[2:])  # the first peer may be the one that colludes
     clear = protection.preset == "paper" and protection.policy == "sensecrypt"
     return Exposure(masks[0], lonely, secret, clear)
-
-
-def _peer(
-    client: SyntheticClient,
-    images: npt.NDArray[np.uint8],
-    labels: npt.NDArray[np.int64],
-    *,
-    alike: bool,
-    rng: np.random.Generator,
-) -> Samples:
-    """As many samples as the client has, of the same classes or of as many others."""
-    present = np.flatnonzero(client.counts)
-    if not alike:
-        present = rng.choice(client.counts.size, present.size, replace=False)
-    pool: IntVector = np.flatnonzero(np.isin(labels, present))
-    if pool.size == 0:
-        raise InvalidInput("labels", "have no sample of these classes", "pass the whole data set")
-    chosen = rng.choice(pool, client.labels.numel())
-    return as_tensor(images[chosen]), torch.from_numpy(labels[chosen])
 
 
 def _situation(

@@ -103,8 +103,10 @@ def _chosen(attacks: Sequence[str], samples: int) -> tuple[list[str], list[str]]
         fix = f"choose labels, all, or some of {', '.join((*NAMES, *IMAGE_ATTACKS))}"
         raise InvalidInput("attacks", f"are {', '.join(attacks)!r}", fix)
     everything = "all" in attacks
-    ladder = list(NAMES) if everything or "labels" in attacks else [name for name in attacks if name in NAMES]
+    ladder = list(NAMES) if everything or "labels" in attacks else [name for name in NAMES if name in attacks]
     on_images = [name for name in attacks if name in IMAGE_ATTACKS]
     if everything and not on_images and samples <= LARGEST_BATCH:
         on_images = ["dlg"]
+    if ladder and "prior" not in ladder:
+        ladder.insert(0, "prior")  # what does not beat it has learnt nothing
     return ladder, on_images

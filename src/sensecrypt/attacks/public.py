@@ -10,9 +10,7 @@ from sensecrypt.attacks.ilrg import FloatMatrix
 from sensecrypt.attacks.observation import FloatVector, Observation, Samples
 from sensecrypt.checks import IntVector
 from sensecrypt.errors import NotApplicable
-from sensecrypt.models import gradient_vector
-
-_BATCH = 256
+from sensecrypt.models import mean_gradient
 
 
 def class_gradients(observation: Observation, places: IntVector) -> FloatMatrix:
@@ -20,7 +18,7 @@ def class_gradients(observation: Observation, places: IntVector) -> FloatMatrix:
     inputs, labels = _public(observation)
     model = observation.model()
     groups = [inputs[labels == label] for label in range(observation.classes)]
-    return np.array([_mean_gradient(model, members, label)[places] for label, members in enumerate(groups)])
+    return np.array([_class_gradient(model, members, label)[places] for label, members in enumerate(groups)])
 
 
 def group_gradients(observation: Observation, places: IntVector, *, size: int) -> tuple[FloatMatrix, IntVector]:
@@ -34,7 +32,7 @@ def group_gradients(observation: Observation, places: IntVector, *, size: int) -
     for label in range(observation.classes):
         members = inputs[labels == label]
         for start in range(0, max(1, len(members) - size + 1), size):
-            rows.append(_mean_gradient(model, members[start : start + size], label)[places])
+            rows.append(_class_gradient(model, members[start : start + size], label)[places])
             classes.append(label)
     return np.array(rows), np.array(classes, dtype=np.int64)
 
@@ -55,10 +53,5 @@ def _public(observation: Observation) -> Samples:
     return observation.public
 
 
-def _mean_gradient(model: nn.Module, inputs: torch.Tensor, label: int) -> FloatVector:
-    model.zero_grad()
-    for start in range(0, len(inputs), _BATCH):
-        part = inputs[start : start + _BATCH]
-        loss = nn.functional.cross_entropy(model(part), torch.full((len(part),), label), reduction="sum") / len(inputs)
-        torch.autograd.backward(loss)
-    return gradient_vector(model).astype(np.float64)
+def _class_gradient(model: nn.Module, inputs: torch.Tensor, label: int) -> FloatVector:
+    return mean_gradient(model, inputs, torch.full((len(inputs),), label)).astype(np.float64)

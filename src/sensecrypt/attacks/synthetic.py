@@ -20,7 +20,7 @@ from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.attacks.observation import FloatVector, Head, Observation, Samples
 from sensecrypt.checks import IntVector
 from sensecrypt.errors import InvalidInput
-from sensecrypt.models import build_model, get_vector, gradient_vector, set_vector
+from sensecrypt.models import build_model, get_vector, mean_gradient, set_vector
 from sensecrypt.rng import derive_rng, derive_seed
 from sensecrypt.types import BoolVector
 
@@ -39,7 +39,8 @@ class SyntheticClient:
         inputs: its samples.
         labels: their classes.
         gradient: ĝ with nothing hidden.
-        sensitivity: Γ = |w ⊙ g| of all its samples at `before`.
+        at_before: the gradient of all its samples at `before`; with one step the same.
+        sensitivity: Γ = |w ⊙ g| of it.
         last_upload: ĝ as the upload of the round before would give it; in the first round nothing but the initial
             model was exposed, which gives 0.
     """
@@ -49,6 +50,7 @@ class SyntheticClient:
     inputs: torch.Tensor
     labels: torch.Tensor
     gradient: FloatVector
+    at_before: FloatVector
     sensitivity: FloatVector
     last_upload: FloatVector
 
@@ -130,7 +132,8 @@ def synthetic_client(
         last_upload = earlier + (passed[-1].astype(np.float64) - passed[-2]) / (learning_rate * steps)
     before = passed[-1]
     gradient = _local_gradient(network, before, data, steps, learning_rate, minibatch, order)
-    at_before = _local_gradient(network, before, data, 1, learning_rate, None, order)
+    whole = steps == 1 and minibatch is None
+    at_before = gradient if whole else _gradient(network, before, data)
     nothing = np.zeros(before.size, dtype=bool)
     channels, height, width = images.shape[1:]
     seen = Observation(
@@ -148,6 +151,7 @@ def synthetic_client(
         inputs=data[0],
         labels=data[1],
         gradient=gradient,
+        at_before=at_before,
         sensitivity=sensitivity(before.astype(np.float64), at_before).astype(np.float64),
         last_upload=last_upload,
     )
@@ -258,6 +262,4 @@ def _local_gradient(
 
 def _gradient(network: nn.Module, weights: npt.NDArray[np.float32], data: Samples) -> FloatVector:
     set_vector(network, weights)
-    network.zero_grad()
-    torch.autograd.backward(nn.functional.cross_entropy(network(data[0]), data[1]))
-    return gradient_vector(network).astype(np.float64)
+    return mean_gradient(network, *data).astype(np.float64)

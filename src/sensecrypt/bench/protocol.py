@@ -16,8 +16,8 @@ from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.bench.aggregation import aggregate_many
 from sensecrypt.bench.measure import in_own_process
 from sensecrypt.crypto.keys import generate_keypair
-from sensecrypt.engines.training import mean_gradient, train, warm_up
-from sensecrypt.models import build_model
+from sensecrypt.engines.training import train, warm_up
+from sensecrypt.models import build_model, mean_gradient
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.client import model_format, seal_model
 from sensecrypt.protocol.keyserver import KeyServer

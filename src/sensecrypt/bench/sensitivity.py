@@ -14,8 +14,8 @@ from sensecrypt import checks
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.bench.measure import in_own_process, median_seconds, peak_mb
 from sensecrypt.engines.jacobian import jacobian_as_published, jacobian_map
-from sensecrypt.engines.training import mean_gradient, warm_up
-from sensecrypt.models import build_model, get_vector, parameter_count
+from sensecrypt.engines.training import warm_up
+from sensecrypt.models import build_model, get_vector, mean_gradient, parameter_count
 from sensecrypt.policies.maskcrypt import score
 
 PAPER_SAMPLES = 200

@@ -1,4 +1,4 @@
-"""Local training and gradients with PyTorch, one thread, the same on every run."""
+"""Local training with PyTorch, one thread, the same on every run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from sensecrypt.models import get_vector, gradient_vector
+from sensecrypt.models import get_vector
 
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
@@ -50,17 +50,6 @@ def train(
             torch.autograd.backward(nn.functional.cross_entropy(model(images[batch]), labels[batch]))
             optimiser.step()
     return get_vector(model)
-
-
-def mean_gradient(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> npt.NDArray[np.float32]:
-    """Of the loss over all given samples."""
-    model.eval()
-    model.zero_grad()
-    for start in range(0, len(labels), _BATCH):
-        batch = slice(start, start + _BATCH)
-        loss = nn.functional.cross_entropy(model(images[batch]), labels[batch], reduction="sum") / len(labels)
-        torch.autograd.backward(loss)
-    return gradient_vector(model)
 
 
 def accuracy_by_class(

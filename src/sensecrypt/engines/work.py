@@ -19,9 +19,9 @@ from sensecrypt.config import RunConfig
 from sensecrypt.engines.jacobian import jacobian_map
 from sensecrypt.engines.memo import timed
 from sensecrypt.engines.meter import MeteredKey, work_seconds
-from sensecrypt.engines.training import mean_gradient, train
+from sensecrypt.engines.training import train
 from sensecrypt.errors import SenseCryptError
-from sensecrypt.models import set_vector
+from sensecrypt.models import mean_gradient, set_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
 from sensecrypt.policies.situation import Choice, Situation, spread_over

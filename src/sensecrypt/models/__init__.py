@@ -7,6 +7,7 @@ try:
 except ImportError as error:
     raise MissingExtra("training", "torch") from error
 
+from sensecrypt.models.gradients import mean_gradient
 from sensecrypt.models.head import Head, always_encrypt, find_head
 from sensecrypt.models.parameters import get_vector, gradient_vector, layout, parameter_count, set_vector
 from sensecrypt.models.zoo import DEFAULT_MODEL, MODELS, build_model
@@ -21,6 +22,7 @@ __all__ = [
     "get_vector",
     "gradient_vector",
     "layout",
+    "mean_gradient",
     "parameter_count",
     "set_vector",
 ]

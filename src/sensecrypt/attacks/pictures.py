@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt.attacks.image_scores import score_images
-from sensecrypt.drawing import style, to_png, write_picture
+from sensecrypt.drawing import style, to_png
 from sensecrypt.errors import InvalidInput
+from sensecrypt.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +49,7 @@ def draw_recovered(
         rows.append((name, np.asarray(images).clip(0, 1)[scores.order], [_decibels(value) for value in scores.psnr]))
     image = _draw(rows, title)
     path.parent.mkdir(parents=True, exist_ok=True)
-    return write_picture(path, image)
+    return write_whole(path, image)
 
 
 def _draw(rows: list[tuple[str, npt.NDArray[Any], list[str]]], title: str) -> bytes:

@@ -15,6 +15,7 @@ from sensecrypt.cli.attack import attack
 from sensecrypt.cli.bench import bench
 from sensecrypt.cli.compare import compare
 from sensecrypt.cli.keys import keys
+from sensecrypt.cli.reproduce import reproduce
 from sensecrypt.cli.run import run
 from sensecrypt.errors import InvalidInput, SenseCryptError
 
@@ -44,4 +45,5 @@ main.add_command(attack)
 main.add_command(bench)
 main.add_command(compare)
 main.add_command(keys)
+main.add_command(reproduce)
 main.add_command(run)

@@ -9,15 +9,27 @@ no version, no setting of the user's matplotlib goes into a file.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from sensecrypt.drawing import style, to_png, write_picture
+from sensecrypt.drawing import (
+    GREY,
+    LIGHT_GREY,
+    colour_of,
+    columns_for,
+    legend,
+    log_axis,
+    look,
+    number,
+    sheet,
+    style,
+    to_png,
+)
 from sensecrypt.errors import InvalidInput
+from sensecrypt.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,23 +39,7 @@ Row = Mapping[str, Any]
 Report = Mapping[str, Any]
 Curves = tuple[list[int], list[float], list[float], list[float]]
 
-# Okabe and Ito's colours, told apart with any colour vision; their yellow darker, and wine red for the ninth row.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B5A900", "#882255")
 PHASES = {"train": "#0072B2", "select": "#F0E442", "encrypt": "#D55E00", "upload": "#56B4E9", "wait": "#E3E3E3"}
-GREY, LIGHT_GREY = "#777777", "#C8C8C8"
-STYLE = {
-    "text.parse_math": False,  # a name is text, whatever characters it holds
-    "font.size": 10.0,
-    "axes.titlesize": 10.0,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.formatter.useoffset": False,
-    "grid.color": "#E6E6E6",
-    "hatch.linewidth": 0.8,
-    "legend.frameon": False,
-}
 
 
 def draw(report: Report, folder: Path) -> list[Path]:
@@ -71,29 +67,29 @@ def draw(report: Report, folder: Path) -> list[Path]:
     if not report.get("rows") or not all(row.get("rounds") for row in report["rows"]):
         raise InvalidInput("report", "has no rows, or a row without rounds", fix)
     try:
-        with style("plots", STYLE):
+        with style("plots"):
             images = {name: to_png(picture(report)) for name, picture in pictures.items()}
     except KeyError as error:
         raise InvalidInput("report", f"lacks {error}", fix) from error
     folder.mkdir(parents=True, exist_ok=True)
-    return [write_picture(folder / name, image) for name, image in images.items()]
+    return [write_whole(folder / name, image) for name, image in images.items()]
 
 
 def _training_time(report: Report) -> Figure:
     """How long the whole training takes, and how long it would with our implementation of the same encryption."""
     rows = report["rows"]
-    figure, [axes] = _sheet(_title("Training time", report), panels=1, size=(11, 0.72 * len(rows) + 1.7))
+    figure, [axes] = sheet(_title("Training time", report), panels=1, size=(11, 0.72 * len(rows) + 1.7))
     seconds = [(row["device_seconds"], row["device_seconds_ours"]) for row in rows]
-    _log(axes, "x", [each for pair in seconds for each in pair if each is not None])
+    log_axis(axes, "x", [each for pair in seconds for each in pair if each is not None])
     for place, (row, (first, second)) in enumerate(zip(rows, seconds, strict=True)):
         both = second is not None
-        _bar(axes, place - 0.2 * both, 0.38 if both else 0.5, first, f"{_number(first)} s{_how(row)}", _colour(place))
+        _bar(axes, place - 0.2 * both, 0.38 if both else 0.5, first, f"{number(first)} s{_how(row)}", colour_of(place))
         if second is not None:
-            gain = f", {_number(first / second)} times faster" if 0 < second < first else ""
-            _bar(axes, place + 0.2, 0.38, second, f"{_number(second)} s, ours{gain}", _colour(place), hatched=True)
+            gain = f", {number(first / second)} times faster" if 0 < second < first else ""
+            _bar(axes, place + 0.2, 0.38, second, f"{number(second)} s, ours{gain}", colour_of(place), hatched=True)
     _name_bars(axes, [row["name"] for row in rows], "seconds on the device clock, all rounds (logarithmic)")
     if any(second is not None for _, second in seconds):
-        _legend(figure, {"as compared": (GREY, False), "the same run with our implementation": (GREY, True)})
+        legend(figure, {"as compared": (GREY, False), "the same run with our implementation": (GREY, True)})
     return figure
 
 
@@ -107,30 +103,30 @@ def _accuracy(report: Report) -> Figure:
 def _communication(report: Report) -> Figure:
     """What a round sends: bars up and down a row, mean over the rounds."""
     rows = report["rows"]
-    figure, [axes] = _sheet(_title("Communication", report), panels=1, size=(11, 0.72 * len(rows) + 1.7))
+    figure, [axes] = sheet(_title("Communication", report), panels=1, size=(11, 0.72 * len(rows) + 1.7))
     sent = [[fmean(each[way] / 1e6 for each in row["rounds"]) for way in ("bytes_up", "bytes_down")] for row in rows]
-    _log(axes, "x", [each for pair in sent for each in pair])
+    log_axis(axes, "x", [each for pair in sent for each in pair])
     for place, (up, down) in enumerate(sent):
-        _bar(axes, place - 0.2, 0.38, up, f"{_number(up)} MB up", _colour(place))
-        _bar(axes, place + 0.2, 0.38, down, f"{_number(down)} MB down", _colour(place), hatched=True)
+        _bar(axes, place - 0.2, 0.38, up, f"{number(up)} MB up", colour_of(place))
+        _bar(axes, place + 0.2, 0.38, down, f"{number(down)} MB down", colour_of(place), hatched=True)
     _name_bars(axes, [row["name"] for row in rows], "MB a round, mean over the rounds (logarithmic)")
-    _legend(figure, {"up: clients to server": (GREY, False), "down: server to clients": (GREY, True)})
+    legend(figure, {"up: clients to server": (GREY, False), "down: server to clients": (GREY, True)})
     return figure
 
 
 def _timeline(report: Report) -> Figure:
     """What each client did in the last round, and how long it waited for the others."""
     rows = report["rows"]
-    columns, most = _columns(len(rows)), max(len(row["timeline"]) for row in rows)
+    columns, most = columns_for(len(rows)), max(len(row["timeline"]) for row in rows)
     height = math.ceil(len(rows) / columns) * (0.19 * most + 1.0) + 1.1
     title = _title("Last round, client by client", report, "each panel has its own scale")
-    figure, panels = _sheet(title, panels=len(rows), size=(5.6 * columns + 2.4 * (columns == 1), height))
+    figure, panels = sheet(title, panels=len(rows), size=(5.6 * columns + 2.4 * (columns == 1), height))
     for axes, row in zip(panels, rows, strict=True):
         _client_bars(axes, row["timeline"])
         busy = [sum(client[phase] for phase in PHASES if phase != "wait") for client in row["timeline"]]
-        work = f"{_number(min(busy))} to {_number(max(busy))} s at work" if busy else "no client took part"
+        work = f"{number(min(busy))} to {number(max(busy))} s at work" if busy else "no client took part"
         axes.set_title(fill(f"{row['name']}: {work}", 58), fontweight="bold")
-    _legend(figure, {phase: (colour, False) for phase, colour in PHASES.items()})
+    legend(figure, {phase: (colour, False) for phase, colour in PHASES.items()})
     return figure
 
 
@@ -141,7 +137,7 @@ def _round_time(report: Report) -> Figure:
         "Time of a round", report, "line: mean of the clients; shade: fastest to slowest; grey: the other rows"
     )
     figure = _curve_panels(title, report["rows"], curves, "seconds (logarithmic)", " s")
-    _log(figure.axes[0], "y", [value for _, *parts in curves for part in parts for value in part])
+    log_axis(figure.axes[0], "y", [value for _, *parts in curves for part in parts for value in part])
     return figure
 
 
@@ -155,18 +151,18 @@ def _curves(row: Row, quantity: str, scale: float) -> Curves:
 
 def _curve_panels(title: str, rows: Sequence[Row], curves: Sequence[Curves], label: str, unit: str) -> Figure:
     """One panel a row: its mean and range in its colour, everybody's mean in grey behind, the last values in words."""
-    columns = _columns(len(rows))
+    columns = columns_for(len(rows))
     size = (4.4 * columns + 3.6 * (columns == 1), 2.6 * math.ceil(len(rows) / columns) + 1.2)
-    figure, panels = _sheet(title, panels=len(rows), size=size, share=True)
+    figure, panels = sheet(title, panels=len(rows), size=size, share=True)
     for place, (axes, row, (rounds, least, mean, most)) in enumerate(zip(panels, rows, curves, strict=True)):
         for others, _, other, _ in curves:
             axes.plot(others, other, color=LIGHT_GREY, linewidth=1, marker="_" if len(others) == 1 else "", ms=14)
-        colour = _colour(place)
+        colour = colour_of(place)
         axes.fill_between(rounds, least, most, color=colour, alpha=0.25, linewidth=0)
         if len(rounds) == 1:
             axes.vlines(rounds, least, most, color=colour, alpha=0.25, linewidth=12)  # a shade needs two rounds
         axes.plot(rounds, mean, color=colour, linewidth=2.2, marker="o" if len(rounds) <= 12 else "", markersize=4.5)
-        last = f"last round: mean {_number(mean[-1])}{unit} ({_number(least[-1])} to {_number(most[-1])})"
+        last = f"last round: mean {number(mean[-1])}{unit} ({number(least[-1])} to {number(most[-1])})"
         axes.set_title(f"{fill(row['name'], 44)}\n{last}")
         axes.grid(visible=True)
         axes.tick_params(labelbottom=True, labelleft=True)
@@ -188,14 +184,14 @@ def _client_bars(axes: Axes, timeline: Sequence[Mapping[str, Any]]) -> None:
     _name_bars(axes, names, "seconds on the device clock", 8)
     axes.set_xlim(0, max(ends, default=0.0) * 1.02 or 1.0)
     axes.locator_params(axis="x", nbins=6)
-    axes.xaxis.set_major_formatter(lambda value, _: _number(value))
+    axes.xaxis.set_major_formatter(lambda value, _: number(value))
 
 
 def _bar(axes: Axes, place: float, thick: float, value: float, note: str, colour: str, hatched: bool = False) -> None:
     """A bar with its value in words behind it; zero has no bar on a logarithmic axis, but its words."""
     start = axes.get_xlim()[0]
     end = max(value, start)
-    axes.barh(place, end - start, thick, start, **_look(colour, hatched))
+    axes.barh(place, end - start, thick, start, **look(colour, hatched))
     axes.annotate(note, (end, place), (5, 0), textcoords="offset points", va="center", fontsize=9)
 
 
@@ -204,43 +200,6 @@ def _name_bars(axes: Axes, names: Sequence[str], label: str, fontsize: float = 1
     axes.set(ylim=(max(len(names), 1) - 0.45, -0.55), xlabel=label)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
-
-
-def _legend(figure: Figure, entries: Mapping[str, tuple[str, bool]]) -> None:
-    """One legend of colours and hatching for the whole picture, below it, where it hides nothing."""
-    patch = import_module("matplotlib.patches").Patch
-    handles = [patch(label=label, **_look(colour, hatched)) for label, (colour, hatched) in entries.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-
-
-def _look(colour: str, hatched: bool) -> dict[str, Any]:
-    return {"facecolor": "white" if hatched else colour, "edgecolor": colour, "hatch": "////" if hatched else ""}
-
-
-def _log(axes: Axes, which: Literal["x", "y"], values: Iterable[float]) -> None:
-    """A logarithmic axis around the positive values, with plain numbers; zeros would have no place on it."""
-    positive = [value for value in values if 0 < value < math.inf] or [1.0]
-    low, high = min(positive) / 2, max(positive) * 1.5
-    axes.set(**{f"{which}lim": (low, high), f"{which}scale": "log"})  # in this order: zeros alone would raise a warning
-    axis, ticker = getattr(axes, f"{which}axis"), import_module("matplotlib.ticker")
-    axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 200 else (1.0,), numticks=12))
-    axis.set_major_formatter(lambda value, _: _number(value))
-    axis.set_minor_formatter(ticker.NullFormatter())
-
-
-def _sheet(title: str, *, panels: int, size: tuple[float, float], share: bool = False) -> tuple[Figure, list[Axes]]:
-    """A figure of its own, unknown to pyplot: nothing to close, and no window system is asked for."""
-    figure = import_module("matplotlib.figure").Figure(figsize=size, dpi=120, layout="constrained")
-    columns = _columns(panels)
-    grid = figure.subplots(math.ceil(panels / columns), columns, sharex=share, sharey=share, squeeze=False).flatten()
-    for spare in grid[panels:]:
-        spare.remove()
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
-    return figure, list(grid[:panels])
-
-
-def _columns(panels: int) -> int:
-    return 1 if panels == 1 else 2 if panels in (2, 4) else 3
 
 
 def _title(what: str, report: Report, note: str = "") -> str:
@@ -258,12 +217,3 @@ def _how(row: Row) -> str:
 
 def _count(number: float, noun: str) -> str:
     return f"{number:g} {noun}" if number == 1 else f"{number:g} {noun}s"
-
-
-def _number(value: float) -> str:
-    """About three digits, large numbers written out."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _colour(place: int) -> str:
-    return COLOURS[place % len(COLOURS)]

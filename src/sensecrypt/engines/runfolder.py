@@ -6,7 +6,6 @@ Everything is written whole or not at all, so that a run killed at any point res
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from sensecrypt.config import RunConfig, make_config, to_settings
 from sensecrypt.engines.clock import Prices
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
+from sensecrypt.files import write_whole
 from sensecrypt.protocol.envelope import seal, unseal_any
 
 VERSION = 1
@@ -67,16 +67,7 @@ class RunFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically."""
-        partial = self.path / f".{name}.part"
-        try:
-            with partial.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(self.path / name)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise SenseCryptError(f"{self.path / name} cannot be written: {error.strerror}; free some space") from None
+        write_whole(self.path / name, data)
 
     def save_prices(self, prices: Prices | None) -> None:
         """What a calibrated run charges, so that it goes on at the same prices."""

@@ -1,0 +1,72 @@
+"""The settings of each item, read from `reproduce/ID.toml`: a quick scale and a full one.
+
+A file has a table for each scale and, at its top, `differs`: in what the item is not the paper's. A scale may have
+`differs` of its own.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sensecrypt.errors import InvalidInput
+
+SCALES = ("quick", "full")
+_PACKAGED = Path(__file__).with_name("specs")  # in an installed package
+_REPOSITORY = Path(__file__).parents[3] / "reproduce"
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """One item at one scale.
+
+    Attributes:
+        scale: `quick` or `full`.
+        settings: what the item reads.
+        differs: in what it is not the paper's, in words.
+    """
+
+    scale: str
+    settings: dict[str, Any]
+    differs: tuple[str, ...]
+
+
+def read_spec(item: str, scale: str, changes: Mapping[str, str], *, folder: Path | None = None) -> Scaled:
+    """The settings of an item.
+
+    Args:
+        item: its id.
+        scale: `quick` or `full`.
+        changes: settings to change, as the user wrote them; those that the item does not have are ignored.
+        folder: of the files; None: the project's own.
+    """
+    path = (folder or (_PACKAGED if _PACKAGED.is_dir() else _REPOSITORY)) / f"{item}.toml"
+    try:
+        table = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read ({error.strerror})", "give the folder with --specs") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(str(path), f"is no TOML ({error})", "mend it") from None
+    if scale not in table:
+        raise InvalidInput(str(path), f"has no table [{scale}]", f"add it, or choose another of {', '.join(SCALES)}")
+    settings = dict(table[scale])
+    differs = (*table.get("differs", ()), *settings.pop("differs", ()))
+    changed = {key: _like(key, text, settings[key]) for key, text in changes.items() if key in settings}
+    more = tuple(f"{key} = {value!r}, by hand" for key, value in changed.items())
+    return Scaled(scale, settings | changed, differs + more)
+
+
+def _like(key: str, text: str, old: Any) -> Any:
+    """A setting as the user wrote it, of the kind that it replaces."""
+    try:
+        new = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        new = text
+    if isinstance(old, float) and isinstance(new, int):
+        new = float(new)
+    if type(new) is not type(old):
+        raise InvalidInput(key, f"is {text!r}", f"give a value like {old!r}")
+    return new

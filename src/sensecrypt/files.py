@@ -1,0 +1,22 @@
+"""Files that are whole or not there: a reader never sees half of one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sensecrypt.errors import SenseCryptError
+
+
+def write_whole(path: Path, data: bytes) -> Path:
+    """Write a file in one step; what was there stays until all is on disk."""
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        return partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise SenseCryptError(f"{path} cannot be written: {error.strerror}; free some space") from None

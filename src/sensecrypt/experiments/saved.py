@@ -58,13 +58,14 @@ def read_rows(folder: Path) -> Saved:
     try:
         document = json.loads(path.read_text())
         made_by = document.pop("version")
-        if made_by != VERSION:
-            raise InvalidInput(str(path), f"is of version {made_by}", "use the version that made it, or measure again")
-        return Saved(**document)
+        saved = Saved(**document) if made_by == VERSION else None
     except OSError:
         raise InvalidInput(str(folder), "holds no rows", f"measure them: sensecrypt reproduce {folder.name}") from None
     except (ValueError, TypeError, KeyError, AttributeError):
         raise InvalidInput(str(path), "is damaged", "delete it and measure again") from None
+    if saved is None:
+        raise InvalidInput(str(path), f"is of version {made_by}", "use the version that made it, or measure again")
+    return saved
 
 
 def finite(rows: list[Row]) -> list[Row]:

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from sensecrypt.errors import InvalidInput
+from sensecrypt.experiments.document import write_document
+from sensecrypt.experiments.saved import write_rows
+from tests.experiments.toy import Counting, saved_toy
+
+TOY = Counting().item
+
+
+def test_every_verdict_figure_and_difference_is_in_it(tmp_path):
+    results = tmp_path / "docs" / "results"
+    write_rows(results / "toy", saved_toy())
+    other = type(TOY)("other", "Another", "", TOY.datasets, TOY.cells, TOY.draw, TOY.judge)
+    text = write_document([TOY, other], results, tmp_path / "docs" / "results.md")
+    assert "![Squares](results/toy/figure.png)" in text
+    assert (results / "toy" / "figure.png").exists()
+    assert "| squares \\| are squares | 3 of them | **reproduced** |" in text
+    assert "Differs from the paper: smaller." in text
+    assert "sensecrypt reproduce toy --quick" in text
+    assert "| [Squares](#toy) | Appendix Z | 1 |  |  |  |" in text
+    assert "Not measured yet: `other`." in text
+    assert "* cores 2" in text
+
+
+def test_the_same_rows_give_the_same_text(tmp_path):
+    write_rows(tmp_path / "toy", saved_toy())
+    texts = {write_document([TOY], tmp_path, tmp_path / "results.md") for _ in range(2)}
+    assert len(texts) == 1
+    write_rows(tmp_path / "toy", saved_toy(rows=[{"value": 1, "square": 2.0}]))
+    assert write_document([TOY], tmp_path, tmp_path / "results.md") not in texts
+
+
+def test_nothing_measured_is_told(tmp_path):
+    with pytest.raises(InvalidInput, match="holds no rows"):
+        write_document([TOY], tmp_path, tmp_path / "results.md")

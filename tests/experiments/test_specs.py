@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from sensecrypt.errors import InvalidInput
+from sensecrypt.experiments.specs import read_spec
+
+TEXT = """
+differs = ["ours"]
+[quick]
+rounds = 2
+rate = 0.5
+names = ["a"]
+differs = ["short"]
+[full]
+rounds = 30
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "toy.toml").write_text(TEXT)
+    return tmp_path
+
+
+def test_a_scale_and_what_differs(folder):
+    quick, full = (read_spec("toy", scale, {}, folder=folder) for scale in ("quick", "full"))
+    assert quick.settings == {"rounds": 2, "rate": 0.5, "names": ["a"]}
+    assert quick.differs == ("ours", "short")
+    assert (full.settings, full.differs) == ({"rounds": 30}, ("ours",))
+
+
+def test_changes_keep_the_kind_and_are_told(folder):
+    changed = read_spec("toy", "quick", {"rounds": "7", "rate": "1", "names": '["b", "c"]', "else": "1"}, folder=folder)
+    assert changed.settings == {"rounds": 7, "rate": 1.0, "names": ["b", "c"]}
+    assert "rounds = 7, by hand" in changed.differs
+
+
+@pytest.mark.parametrize("text", ["many", "1.5", "[1]"])
+def test_a_change_of_another_kind_is_refused(folder, text):
+    with pytest.raises(InvalidInput, match="give a value like 2"):
+        read_spec("toy", "quick", {"rounds": text}, folder=folder)
+
+
+def test_bad_files_are_told(folder):
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_spec("none", "quick", {}, folder=folder)
+    (folder / "broken.toml").write_text("[quick")
+    with pytest.raises(InvalidInput, match="is no TOML"):
+        read_spec("broken", "quick", {}, folder=folder)
+    (folder / "half.toml").write_text("[quick]\n")
+    with pytest.raises(InvalidInput, match=r"has no table \[full\]"):
+        read_spec("half", "full", {}, folder=folder)

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 EXTRAS := dev
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test check bench reproduce docs format clean
 
 demo: .venv/installed
 	$(BIN)/sensecrypt run --out "$$(mktemp -d)/demo"
@@ -22,6 +22,15 @@ bench: .venv/installed
 	$(BIN)/sensecrypt bench clustering
 	$(BIN)/sensecrypt bench crypto
 	$(BIN)/sensecrypt bench protocol
+
+# Every figure and table of the paper: SCALE=full is what docs/results.md shows.
+SCALE ?= quick
+OUT ?= results
+reproduce: .venv/installed
+	$(BIN)/sensecrypt reproduce all --$(SCALE) --out $(OUT)
+
+docs: .venv/installed
+	$(BIN)/sensecrypt reproduce --document docs/results.md --out docs/results
 
 format: .venv/installed
 	$(BIN)/ruff format .

@@ -28,6 +28,7 @@ _MODULES = (
     "fedml_he",
     "reconstruction",
     "anchors",
+    "ladder",
     "layouts",
     "frontier",
 )

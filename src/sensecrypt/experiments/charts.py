@@ -77,8 +77,7 @@ def heat_map(
 ) -> None:
     """A square a value, NaN white; with `write`, the value in words on it."""
     matrix = np.asarray(values, dtype=np.float64)
-    colours = import_module("matplotlib").colormaps["viridis"].copy()
-    colours.set_bad("white")
+    colours = import_module("matplotlib").colormaps["viridis"].with_extremes(bad="white")
     image = axes.imshow(matrix, cmap=colours, aspect="auto", vmin=low, vmax=high)
     axes.figure.colorbar(image, ax=axes, label=label, shrink=0.85)
     if xticks:

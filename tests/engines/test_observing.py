@@ -92,6 +92,37 @@ def test_a_secret_order_leaves_the_aggregator_nothing_to_attribute_but_not_a_mem
     assert np.allclose(together.observation.gradient[visible], true_gradient(folder, 0, 4)[visible], atol=1e-4)
 
 
+def test_a_secret_order_leaves_the_aggregator_the_values_of_the_message(runs):
+    folder = runs(layout="prefix", objective="balance")
+    order = unseal_any(folder.message(0, "members-0"), "members")[1]["order"]
+    carried = unseal_any(folder.message(0, "upload-4"), "upload")[1]["plain"].astype(np.int64)
+    for adversary, rows in (("aggregator", None), ("eavesdropper", 0)):
+        seen = observe_run(folder, number=0, client=4, adversary=adversary)
+        unplaced = seen.observation.unplaced
+        assert np.array_equal(np.rint(unplaced.values / unplaced.step).astype(np.int64), carried)
+        plain = order[order.size - carried.size :]
+        assert np.abs(unplaced.values - weights_of(folder, 0, 4)[plain]).max() <= 0.5001 * unplaced.step
+        assert unplaced.possible[plain].all()
+        assert not unplaced.possible.all()  # the classifier never is plain
+        assert rows is None or len(unplaced.others) == rows
+    widest = max(
+        range(6), key=lambda client: observe_run(folder, number=0, client=client, adversary="eavesdropper").encrypted
+    )
+    unplaced = observe_run(folder, number=0, client=widest, adversary="aggregator").observation.unplaced
+    slots = order[order.size - unplaced.values.size :]
+    others = [weights_of(folder, 0, client)[slots] for client in range(6) if client != widest]
+    assert unplaced.others == pytest.approx(np.array(others), abs=1e-6)
+
+
+def test_there_are_no_unplaced_values_where_positions_are_known(runs):
+    for folder in (runs(layout="blocks"), runs(policy="plaintext")):
+        assert observe_run(folder, number=0, client=0, adversary="aggregator").observation.unplaced is None
+    together = observe_run(
+        runs(layout="prefix", objective="balance"), number=0, client=4, adversary="aggregator+client"
+    )
+    assert together.observation.unplaced is None
+
+
 def test_lonely_ciphertexts_are_read_by_subtraction_and_the_default_layout_has_none(runs):
     lonely = runs(layout="blocks", objective="balance", always_encrypt="nothing")
     shares = []

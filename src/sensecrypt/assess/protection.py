@@ -6,6 +6,7 @@ FedML-HE are everybody, with classes of their own. Where a client decides alone 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,12 +16,14 @@ import numpy.typing as npt
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.assess.peers import Peers
-from sensecrypt.attacks.observation import FloatVector, Observation
+from sensecrypt.attacks.observation import FloatVector, Observation, Unplaced
 from sensecrypt.attacks.synthetic import SyntheticClient
 from sensecrypt.checks import IntVector
+from sensecrypt.crypto.encoding import FixedPoint
 from sensecrypt.models import always_encrypt
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.situation import Situation
+from sensecrypt.protocol.client import MODEL_FRACTION_BITS
 from sensecrypt.types import BoolVector
 
 Preset = Literal["default", "paper"]
@@ -55,18 +58,21 @@ class Exposure:
         lonely: what of it nobody else encrypts but one peer, who may collude: subtraction gives it back.
         secret_order: whether the aggregator does not know which parameter a plain value belongs to.
         clear_sensitivity: whether Γ is uploaded.
+        unplaced: where the order is secret, the client's plain values and its peers' in that order.
     """
 
     hidden: BoolVector
     lonely: BoolVector
     secret_order: bool
     clear_sensitivity: bool
+    unplaced: Unplaced | None = None
 
     def to(self, client: SyntheticClient, *, colluding: bool) -> Observation:
         """The observation of an aggregator, alone or with a member of the cluster."""
-        unseen = self.hidden & ~self.lonely if colluding else self.hidden
         if self.secret_order and not colluding:
-            unseen = np.ones_like(self.hidden)
+            nothing = np.ones_like(self.hidden)
+            return client.observe(nothing, clear_sensitivity=self.clear_sensitivity, unplaced=self.unplaced)
+        unseen = self.hidden & ~self.lonely if colluding else self.hidden
         return client.observe(unseen, clear_sensitivity=self.clear_sensitivity)
 
 
@@ -111,7 +117,43 @@ def expose(protection: Protection, peers: Peers, *, rng: np.random.Generator) ->
     if len(masks) > 1:
         lonely = masks[0] & ~np.logical_or.reduce(masks[2:])  # the first peer may be the one that colludes
     clear = protection.preset == "paper" and protection.policy == "sensecrypt"
-    return Exposure(masks[0], lonely, secret, clear)
+    unplaced = None
+    if secret and order is not None:
+        unplaced = _in_slots(client, gradients[1:], masks, order=order, always=always)
+    return Exposure(masks[0], lonely, secret, clear, unplaced)
+
+
+def _in_slots(
+    client: SyntheticClient,
+    peers: Sequence[npt.NDArray[np.float32]],
+    masks: Sequence[BoolVector],
+    *,
+    order: IntVector,
+    always: BoolVector | None,
+) -> Unplaced:
+    """Plain values as uploads carry them: fixed point, all clients with the same weight, in the cluster's order.
+
+    Peers are known by their gradients: after several steps they are somewhere else, and not shown.
+    """
+    weight, form = 1 / len(masks), FixedPoint(MODEL_FRACTION_BITS[32])
+    slots = order[~masks[0][order]]
+    seen = client.observation
+    one_step = np.array_equal(client.gradient, client.at_before)
+    moved = [
+        (seen.before - np.float64(client.scale) * gradient).astype(np.float32)
+        for gradient, mask in zip(peers, masks[1:], strict=True)
+        if one_step and not mask[slots].any()
+    ]
+    values = np.empty((1 + len(moved), slots.size))
+    if slots.size:
+        values[:] = [form.decode(form.encode(each[slots], weight), weight) for each in (client.weights, *moved)]
+    return Unplaced(
+        values=values[0],
+        others=values[1:],
+        possible=np.ones_like(masks[0]) if always is None or not masks[0][always].all() else ~always,
+        step=2.0**-form.frac_bits / weight,
+        scale=client.scale,
+    )
 
 
 def _situation(

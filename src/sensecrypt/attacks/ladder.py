@@ -1,13 +1,14 @@
 """The adversaries, weakest first: each tells from an `Observation` how many samples of each class a client had.
 
-name         sees, and does
-prior        nothing: K/C of every class
-zero-fill    the plain part of the last layer, hidden gradients taken for 0: the paper's attacker
-stale-fill   the same, hidden coordinates taken for the last value that was exposed: MaskCrypt's attacker
-completion   the same, and knows the mask: completes the matrix by what every such gradient obeys
-prototype    any plain coordinates, and labelled public data
-sensitivity  Γ in the clear, which some protocols upload for clustering
-mask-only    which positions are hidden, and labelled public data
+name            sees, and does
+prior           nothing: K/C of every class
+zero-fill       the plain part of the last layer, hidden gradients taken for 0: the paper's attacker
+stale-fill      the same, hidden coordinates taken for the last value that was exposed: MaskCrypt's attacker
+completion      the same, and knows the mask: completes the matrix by what every such gradient obeys
+prototype       any plain coordinates, and labelled public data
+sensitivity     Γ in the clear, which some protocols upload for clustering
+mask-only       which positions are hidden, and labelled public data
+value-matching  plain values whose positions are secret, the model they started from, and labelled public data
 
 A colluding client is no adversary of its own but a wider observation. `prior` stands in every table: what does not beat
 it has learnt nothing.
@@ -22,6 +23,7 @@ from sensecrypt.attacks.maskonly import mask_only
 from sensecrypt.attacks.observation import FloatVector, Observation
 from sensecrypt.attacks.prototype import prototype
 from sensecrypt.attacks.signs import sensitivity
+from sensecrypt.attacks.valuematching import value_matching
 
 Adversary = Callable[[Observation], FloatVector]
 
@@ -33,4 +35,5 @@ ADVERSARIES: dict[str, Adversary] = {
     "prototype": prototype,
     "sensitivity": sensitivity,
     "mask-only": mask_only,
+    "value-matching": value_matching,
 }

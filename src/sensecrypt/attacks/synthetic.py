@@ -17,7 +17,7 @@ from torch import nn
 from sensecrypt import checks
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.algo.sensitivity import sensitivity
-from sensecrypt.attacks.observation import FloatVector, Head, Observation, Samples
+from sensecrypt.attacks.observation import FloatVector, Head, Observation, Samples, Unplaced
 from sensecrypt.checks import IntVector
 from sensecrypt.errors import InvalidInput
 from sensecrypt.models import build_model, get_vector, mean_gradient, set_vector
@@ -43,6 +43,8 @@ class SyntheticClient:
         sensitivity: Γ = |w ⊙ g| of it.
         last_upload: ĝ as the upload of the round before would give it; in the first round nothing but the initial
             model was exposed, which gives 0.
+        weights: W_i, the model after its training: what it uploads.
+        scale: η·S.
     """
 
     observation: Observation
@@ -53,9 +55,16 @@ class SyntheticClient:
     at_before: FloatVector
     sensitivity: FloatVector
     last_upload: FloatVector
+    weights: npt.NDArray[np.float32]
+    scale: float
 
     def observe(
-        self, hidden: BoolVector, *, hidden_before: BoolVector | None = None, clear_sensitivity: bool = False
+        self,
+        hidden: BoolVector,
+        *,
+        hidden_before: BoolVector | None = None,
+        clear_sensitivity: bool = False,
+        unplaced: Unplaced | None = None,
     ) -> Observation:
         """The same client under another mask.
 
@@ -63,6 +72,7 @@ class SyntheticClient:
             hidden: what is encrypted.
             hidden_before: what was in the round before, where stale values come from; None: the same.
             clear_sensitivity: whether Γ is uploaded in the clear.
+            unplaced: what is plain at positions that are secret.
         """
         checks.same_length("hidden", hidden, self.gradient.size, "the model")
         seen = self.observation
@@ -74,6 +84,7 @@ class SyntheticClient:
             classes=seen.classes,
             stale=np.where(hidden if hidden_before is None else hidden_before, np.nan, self.last_upload),
             sensitivity=self.sensitivity if clear_sensitivity else None,
+            unplaced=unplaced,
             public=seen.public,
             image_shape=seen.image_shape,
         )
@@ -128,10 +139,10 @@ def synthetic_client(
     last_upload = np.zeros_like(passed[-1], dtype=np.float64)
     order = derive_rng(seed, "attack local steps")
     if trained:
-        earlier = _local_gradient(network, passed[-2], data, steps, learning_rate, minibatch, order)
+        earlier, _ = _local_gradient(network, passed[-2], data, steps, learning_rate, minibatch, order)
         last_upload = earlier + (passed[-1].astype(np.float64) - passed[-2]) / (learning_rate * steps)
     before = passed[-1]
-    gradient = _local_gradient(network, before, data, steps, learning_rate, minibatch, order)
+    gradient, weights = _local_gradient(network, before, data, steps, learning_rate, minibatch, order)
     whole = steps == 1 and minibatch is None
     at_before = gradient if whole else _gradient(network, before, data)
     nothing = np.zeros(before.size, dtype=bool)
@@ -154,6 +165,8 @@ def synthetic_client(
         at_before=at_before,
         sensitivity=sensitivity(before.astype(np.float64), at_before).astype(np.float64),
         last_upload=last_upload,
+        weights=weights,
+        scale=learning_rate * steps,
     )
     observed = client.observe(nothing if hidden is None else hidden)
     return replace(client, observation=observed)
@@ -245,8 +258,8 @@ def _local_gradient(
     learning_rate: float,
     minibatch: int | None,
     rng: np.random.Generator,
-) -> FloatVector:
-    """ĝ = (before − after) / (η·S): the mean of the gradients along the client's steps."""
+) -> tuple[FloatVector, npt.NDArray[np.float32]]:
+    """ĝ = (before − after) / (η·S), the mean of the gradients along the client's steps; and where they lead."""
     total, weights = np.zeros(before.size), before
     size = len(data[1]) if minibatch is None else checks.whole("minibatch", minibatch, low=1, high=len(data[1]))
     waiting: IntVector = np.empty(0, dtype=np.int64)
@@ -257,7 +270,7 @@ def _local_gradient(
         gradient = _gradient(network, weights, (data[0][batch], data[1][batch]))
         total += gradient
         weights = (weights - learning_rate * gradient).astype(np.float32)
-    return total / steps
+    return total / steps, weights
 
 
 def _gradient(network: nn.Module, weights: npt.NDArray[np.float32], data: Samples) -> FloatVector:

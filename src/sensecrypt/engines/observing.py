@@ -4,7 +4,8 @@ eavesdropper        the client's uploads; the initial model, which is public
 aggregator          all uploads, its own sums, and Γ where clients send it in the clear
 aggregator+client   besides, what one other member of the cluster knows: the models, the order, its own weights
 
-The aggregator knows which slots are plain, but in the prefix layout not which parameter a slot holds.
+The aggregator knows which slots are plain, but in the prefix layout not which parameter a slot holds: there it has
+values without positions.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import numpy.typing as npt
 import torch
 
 from sensecrypt import checks
-from sensecrypt.attacks.observation import FloatVector, Observation
+from sensecrypt.attacks.observation import FloatVector, Observation, Unplaced
 from sensecrypt.engines.clock import SETUP
 from sensecrypt.engines.problem import Problem, configured_problem
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput
-from sensecrypt.models import get_vector
+from sensecrypt.models import always_encrypt, get_vector
+from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.client import model_format
 from sensecrypt.protocol.envelope import unseal_any
@@ -86,6 +88,7 @@ def observe_run(folder: RunFolder, *, number: int, client: int, adversary: str) 
             classes=run.problem.classes,
             stale=run.stale(client, number, colluder, scale, aggregates=aggregates),
             sensitivity=run.description(client) if aggregates and number == 0 else None,
+            unplaced=run.unplaced(client, number, scale, aggregates=aggregates) if colluder is None else None,
             public=run.public(),
             image_shape=(int(channels), int(height), int(width)),
         ),
@@ -145,6 +148,32 @@ class _Recording:
         slots = _plain_slots(upload, round_, round_.weights[client])
         hidden = Mask(upload.mask.flags, round_.size, round_.block, self._true_order(client, number)).to_array()
         return _to_natural(slots, self.order(client, number, colluder)), hidden
+
+    def unplaced(self, client: int, number: int, scale: float, *, aggregates: bool) -> Unplaced | None:
+        """The plain values of a client, and of others in the same slots, as messages carry them; None without order."""
+        if "order" not in self.members(client, number):
+            return None
+        round_, data = self.round_of(client, number)
+        upload = Upload.from_bytes(data, round_)
+        plain = ~upload.mask.to_array()
+        values = _plain_slots(upload, round_, round_.weights[client])[plain]
+        others = [self._slots_of(other, number)[plain] for other in round_.weights if aggregates and other != client]
+        possible = np.ones(self.initial.size, dtype=bool)
+        if self.config.always_encrypt == "classifier" and get_policy(self.config.policy).heeds_always:
+            always = always_encrypt(self.problem.build(), self.problem.classes)
+            possible = ~always if np.count_nonzero(~plain) >= np.count_nonzero(always) else possible
+        step = 2.0 ** -model_format(round_).frac_bits / round_.weights[client]
+        complete = [each for each in others if not np.isnan(each).any()]
+        rows = np.array(complete).reshape(len(complete), values.size)
+        return Unplaced(values=values, others=rows, possible=possible, step=step, scale=scale)
+
+    def _slots_of(self, client: int, number: int) -> FloatVector:
+        """What travelled plain, NaN elsewhere, and everywhere if nothing arrived."""
+        try:
+            round_, data = self.round_of(client, number)
+        except InvalidInput:
+            return np.full(self.initial.size, np.nan)
+        return _plain_slots(Upload.from_bytes(data, round_), round_, round_.weights[client])
 
     def _true_order(self, client: int, number: int) -> IntVector | None:
         return self.members(client, number).get("order")  # for telling shares; not the adversary's

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sensecrypt.drawing import style, to_png
+from sensecrypt.experiments.divergence import _distances, cells, draw, judge
+from sensecrypt.experiments.specs import read_spec
+
+EMDS = {"classes:10": 0.0, "classes:5": 2.78, "classes:2": 3.56, "classes:1": 3.67}
+
+
+def rows(unions=(0.15, 0.3, 0.4, 0.5), emds=EMDS):
+    return [
+        {"partition": name, "round": number, "ratio": 0.1, "union": union, "emd": emd, "histogram_distance": emd / 2}
+        for (name, emd), union in zip(emds.items(), unions, strict=True)
+        for number in (1, 2)
+    ]
+
+
+def outcomes(found):
+    return [verdict.outcome for verdict in judge(found)]
+
+
+def test_a_union_that_grows_with_the_distance_reproduces_the_appendix():
+    assert outcomes(rows()) == ["reproduced"] * 3
+
+
+@pytest.mark.parametrize(
+    ("unions", "then"),
+    [((0.15, 0.3, 0.4, 0.2), "reproduced in shape"), ((0.15, 0.3, 0.4, 0.1), "not reproduced")],
+)
+def test_a_union_that_falls_does_not(unions, then):
+    assert outcomes(rows(unions))[1] == then
+
+
+def test_other_distances_and_small_unions_are_told():
+    assert outcomes(rows(emds=EMDS | {"classes:2": 1.8}))[0] == "not reproduced"
+    assert outcomes(rows((0.11, 0.12, 0.13, 0.14)))[2] == "not reproduced"
+
+
+def test_the_picture_has_the_same_bytes():
+    with style("figures"):
+        assert to_png(draw(rows())) == to_png(draw(rows()))
+
+
+@pytest.mark.parametrize("scale", ["quick", "full"])
+def test_cells_are_a_partition_each(scale):
+    spec = read_spec("divergence", scale, {}).settings
+    assert [cell.name for cell in cells(spec)] == ["classes-10", "classes-5", "classes-2", "classes-1"]
+
+
+def test_distances_are_those_of_the_paper():
+    one = _distances(list(np.eye(10, dtype=np.int64)))
+    assert one["emd"] == pytest.approx(11 / 3)
+    assert one["histogram_distance"] == pytest.approx(2.0)
+    five = _distances([np.repeat([5, 0] if client % 2 else [0, 5], 5) for client in range(10)])
+    assert five["emd"] == pytest.approx(2.78, abs=0.005)
+    assert _distances([np.ones(10, dtype=np.int64)] * 3) == {"emd": 0.0, "histogram_distance": 0.0}

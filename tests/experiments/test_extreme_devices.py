@@ -24,7 +24,7 @@ def rows():
             found.append(row(network, "paper", "completion", cpus, 0.5, 0.3 if cpus else 1.0))
     for cpus in (1.0, 0.0):
         found.append(row(SMALL, "default", "prior", cpus, 0.9, 0.2))
-        found.append(row(SMALL, "default", "zero-fill", cpus, 0.9, 0.2 if cpus else 1.0))
+        found.append(row(SMALL, "default", "value-matching", cpus, 0.9, 0.2))
         found.append(row(SMALL, "default", "collusion", cpus, 0.9, 0.8))
     return found
 
@@ -43,7 +43,7 @@ def test_a_slow_client_that_is_read_flips_them(rows):
     assert judge(changed(rows, "leacc", 0.9, adversary="zero-fill", **slow))[0].outcome == "not reproduced"
     assert judge(changed(rows, "lnacc", 0.9, adversary="zero-fill", **slow))[1].outcome == "not reproduced"
     assert judge(changed(rows, "lnacc", 0.9, adversary="completion", **slow))[2].outcome == "not reproduced"
-    learnt = changed(rows, "lnacc", 0.5, preset="default", adversary="zero-fill", cpus=1.0)
+    learnt = changed(rows, "lnacc", 0.5, preset="default", adversary="value-matching", cpus=1.0)
     assert judge(learnt)[-2].outcome == "not reproduced"
 
 

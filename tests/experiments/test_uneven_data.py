@@ -28,7 +28,7 @@ def rows():
                 found.append(row(network, kind, MASK, "zero-fill", 0.95 if high else rising, rising + off, client))
                 found.append(row(network, kind, SENSE, "zero-fill", 0.95 if high else 0.3, 0.2 + off, client))
                 found += [row(network, kind, each, "prototype", 0.4, 0.2, client) for each in (MASK, SENSE)]
-    found += [row(SMALL, kind, OURS, "prototype", 0.4, 0.2, 0) for kind in KINDS]
+    found += [row(SMALL, kind, OURS, "value-matching", 0.4, 0.2, 0) for kind in KINDS]
     return found
 
 
@@ -62,6 +62,10 @@ def test_a_stronger_attacker_that_succeeds_is_told(rows):
     verdict = judge(changed(rows, 0.9, "lnacc", SENSE, "2", "prototype"))[5]
     assert verdict.outcome == "not reproduced"
     assert "at best +0.70 against guessing" in verdict.measured
+
+
+def test_a_secret_order_that_is_found_again_is_told(rows):
+    assert judge(changed(rows, 0.7, "lnacc", OURS, "1", "value-matching"))[6].outcome == "not reproduced"
 
 
 def test_a_smaller_rise_is_a_matter_of_shape(rows):

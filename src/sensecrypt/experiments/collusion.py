@@ -171,7 +171,12 @@ def draw(rows: Rows) -> Figure:
     axes.text(size - 2.05, 60, "Theorem 1 promises none\nup to here", ha="right", fontsize=8, color="#555555")
     axes.set_xticks(range(size))
     axes.set_ylim(-3, 105)
-    axes.legend(fontsize=8, loc="upper left", title="mean; shade: up to the worst case", title_fontsize=8)
+    axes.legend(
+        fontsize=8,
+        loc="upper left",
+        title="mean, shade up to the worst case; lines at 0 % lie on each other",
+        title_fontsize=8,
+    )
     return figure
 
 

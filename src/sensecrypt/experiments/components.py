@@ -45,8 +45,8 @@ def cells(spec: Spec) -> list[Cell]:
     """Both presets, and clustering."""
     each = spec["clients"] * spec["rounds"]
     return [
-        Cell("paper", 10 + 2.5 * each, partial(_run, spec, "paper")),
-        Cell("default", 15 + 4.0 * each, partial(_run, spec, "default")),
+        Cell("paper", 10 + 1.6 * each, partial(_run, spec, "paper")),
+        Cell("default", 12 + 2.7 * each, partial(_run, spec, "default")),
         Cell("clustering", 2, partial(_clustering, spec)),
     ]
 

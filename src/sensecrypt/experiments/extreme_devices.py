@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAPERS = "zero-fill"  # the attacker of the paper
-OUTSIDERS = ("prior", "zero-fill", "completion", "prototype", "sensitivity", "mask-only", "value-matching")
 SMALL, LARGE = "LeNet-5, MNIST", "ResNet-50, CIFAR-100"
 _FIGURES = ("leacc", "leacc_half", "lnacc", "lnacc_half")
 
@@ -51,7 +50,7 @@ def _small(spec: Spec, preset: str, _folder: Path) -> list[Row]:
         attacks=spec["attacks"] if preset == "paper" else spec["default_attacks"],
         workers=2,
     )
-    return list(_kept(rows, SMALL, preset, shares, spec["cpus"][-len(shares) :]))
+    return list(_kept(rows, SMALL, preset, spec["shares"], spec["cpus"]))
 
 
 def _large(spec: Spec, seed: int, _folder: Path) -> list[Row]:
@@ -161,23 +160,20 @@ def _default(rows: Rows) -> Iterator[Verdict]:
     own = [row for row in rows if row["preset"] == "default" and row["cpus"]]
     if not own:
         return
-    guess = _pair(_rows(rows, SMALL, "default", "prior", 0.0))
-    outside = [row for row in own if row["adversary"] in OUTSIDERS]
-    best = max(outside, key=lambda row: (row["lnacc"], row["adversary"] != "prior"))
-    yield Verdict(
-        "(ours) preset default, with a secret order: does the aggregator alone beat guessing on any device?",
-        f"the best of {', '.join(dict.fromkeys(row['adversary'] for row in outside))}: LnAcc {best['lnacc']:.2f} "
-        f"({best['adversary']}, {best['share']:.1%} encrypted); guessing {guess[1]:.2f}",
-        "beyond" if best["lnacc"] <= guess[1] + 0.05 else "not reproduced",
-    )
-    inside = sorted((row for row in own if row["adversary"] == "collusion"), key=lambda row: row["share"])
-    if inside:
+    guess = _pair(_rows(rows, SMALL, "default", "prior", 0.0))[1]
+    for who, inside in (("the aggregator alone", False), ("the aggregator with a member of the cluster", True)):
+        seen = [row for row in own if (row["adversary"] == "collusion") == inside and row["adversary"] != "prior"]
+        if not seen:
+            continue
+        found = [
+            max((row for row in seen if row["cpus"] == cpus), key=lambda row: row["lnacc"])
+            for cpus in sorted({row["cpus"] for row in seen}, reverse=True)
+        ]
+        words = ", ".join(f"{row['lnacc']:.2f} at {row['share']:.1%} ({row['adversary']})" for row in found)
         yield Verdict(
-            "(ours) preset default: does the aggregator with a member of the cluster?",
-            "LnAcc "
-            + ", ".join(f"{row['lnacc']:.2f} at {row['share']:.1%}" for row in inside)
-            + f"; guessing {guess[1]:.2f}",
-            "beyond" if max(row["lnacc"] for row in inside) <= guess[1] + 0.05 else "not reproduced",
+            f"(ours) preset default, with a secret order: is {who} kept at guessing, however low the ratio?",
+            f"LnAcc of the best attacker {words}; guessing {guess:.2f}",
+            "beyond" if max(row["lnacc"] for row in found) <= guess + 0.05 else "not reproduced",
         )
 
 

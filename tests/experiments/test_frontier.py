@@ -39,6 +39,7 @@ def test_outcomes_follow_from_cost_and_from_the_strongest():
 @pytest.mark.parametrize(
     ("change", "place", "then"),
     [
+        ({"zero_fill": 0.6}, 0, "reproduced in shape"),
         ({"zero_fill": 0.8}, 0, "not reproduced"),
         ({"prototype": 0.1}, 1, "reproduced"),
         ({"alone": 0.4}, 2, "not reproduced"),

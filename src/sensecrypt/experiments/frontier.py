@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PAPER, OURS = "preset paper, python-paillier", "our default"
 ALONE = tuple(name for name in NAMES if name not in ("prior", COLLUSION))
 NOTHING = 0.02  # of LnAcc above the prior that counts as nothing, besides what chance explains
-CLEAR = 0.25
+CLEAR = 0.25  # of LnAcc below the open client's that counts as less
 
 
 def cells(spec: Spec) -> list[Cell]:
@@ -88,7 +88,8 @@ def _attack(spec: Spec, protection: Protection) -> list[dict[str, Any]]:
         samples=spec["samples"],
         protections=[protection],
     )
-    return label_rows(setting, distributions=[spec["distribution"]], seeds=spec["seeds"], workers=2)
+    seeds = {"seeds": spec["seeds"], "first_seed": spec["first_seed"]}
+    return label_rows(setting, distributions=[spec["distribution"]], **seeds, workers=2)
 
 
 def _points(rows: Rows, family: str) -> list[dict[str, Any]]:
@@ -173,6 +174,7 @@ def judge(rows: Rows) -> list[Verdict]:
     prior, plain = _prior(rows), _open(rows)
     reference = f"prior {prior:.2f}, plaintext {plain:.2f}"
     partly = [point for point in paper if point["weakest_share"] < 1]
+    most, half = max(_best(each, ("zero-fill",)) for each in partly), (prior + plain) / 2
     whole = [point for point in ours if point["weakest_share"] > 0.999]
     cheapest = min((point["times_plaintext"] for point in whole), default=float("inf"))
     papers = min(point["times_plaintext"] for point in paper)
@@ -183,10 +185,9 @@ def judge(rows: Rows) -> list[Verdict]:
 
     return [
         Verdict(
-            f"preset paper: does the paper's attacker find clearly less than in the open ({CLEAR} of LnAcc) at every "
-            "share?",
+            "preset paper: does the paper's attacker find less than half as much as in the open at every share?",
             f"LnAcc of zero-fill, {reference}; {told(partly, ('zero-fill',))}",
-            "reproduced" if all(_best(each, ("zero-fill",)) <= plain - CLEAR for each in partly) else "not reproduced",
+            "reproduced" if most < half else "reproduced in shape" if most <= plain - CLEAR else "not reproduced",
         ),
         Verdict(
             "preset paper: is every aggregator left with guessing at some share below 100 %?",

@@ -142,7 +142,7 @@ def draw(rows: Rows) -> Figure:
         _columns(first, datasets, times, seconds)
         first.set(title=f"{scenario}:\ntraining time", ylabel="device seconds, all rounds")
         for axes, dataset in zip(middle, datasets, strict=True):
-            _accuracy(axes, {name: found.rounds((scenario, dataset), name) for name in METHODS})
+            _accuracy(axes, {name: found.rounds((scenario, dataset), name) for name in METHODS}, chance(scenario))
             axes.set_title(f"{scenario}:\naccuracy, {dataset}")
         up, down = (
             {name: [found.sent((scenario, each), name, way) for each in datasets] for name in METHODS} for way in WAYS
@@ -174,12 +174,21 @@ def _columns(
             if lines is not None:
                 axes.hlines(lines[name][group], x - wide / 2, x + wide / 2, color="black", linewidth=1.6)
                 top = max(value, lines[name][group])
-            axes.annotate(number(value), (x, top), (0, 3), textcoords="offset points", ha="center", rotation=90, size=8)
+            axes.annotate(
+                number(value),
+                (x, top),
+                (0, 3),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                rotation=90,
+                size=8,
+            )
     axes.set_xticks(range(len(groups)), list(groups))
     axes.grid(axis="y")
 
 
-def _accuracy(axes: Axes, courses: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+def _accuracy(axes: Axes, courses: Mapping[str, Sequence[Mapping[str, Any]]], guess: float) -> None:
     """Mean of the clients, shade from worst to best; methods that train the same models share a line."""
     drawn: dict[tuple[float, ...], list[str]] = {}
     for name, course in courses.items():
@@ -194,10 +203,11 @@ def _accuracy(axes: Axes, courses: Mapping[str, Sequence[Mapping[str, Any]]]) ->
             axes.fill_between(rounds, least, most, color=colour, alpha=0.18, linewidth=0)
         else:
             axes.vlines(rounds, least, most, color=colour, alpha=0.3, linewidth=8)  # a shade needs two rounds
-    axes.set(xlabel="round", ylabel="accuracy, %", ylim=(0, 104))
+    axes.axhline(100 * guess, color="black", linestyle=":", linewidth=1.2, label="one answer for all")
+    axes.set(xlabel="round", ylabel="accuracy, %", ylim=(0, 150), yticks=range(0, 101, 20))  # room for the legend
     axes.locator_params(axis="x", nbins=6, integer=True, min_n_ticks=1)
     axes.grid(visible=True)
-    axes.legend(fontsize=8, loc="lower right")
+    axes.legend(fontsize=8, loc="upper left")
 
 
 def judge(rows: Rows) -> list[Verdict]:

@@ -28,7 +28,10 @@ SHARES = (0.001, 0.01, 0.1, 0.5)  # of the parameters, most sensitive first
 
 def cells(spec: Spec) -> list[Cell]:
     """A cell a data set."""
-    return [Cell(name, 10 + spec["singles"] * spec["samples"] / 6000, partial(_measure, name, spec)) for name in spec["datasets"]]
+    return [
+        Cell(name, 10 + spec["singles"] * spec["samples"] / 6000, partial(_measure, name, spec))
+        for name in spec["datasets"]
+    ]
 
 
 def _measure(dataset: str, spec: Spec, _folder: Path) -> list[Row]:

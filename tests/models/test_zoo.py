@@ -82,3 +82,14 @@ def test_a_bad_seed_is_named(seed):
     with pytest.raises(InvalidInput) as error:
         build_model("mlp", seed=seed)
     assert error.value.argument == "seed"
+
+
+@pytest.mark.parametrize("name", ["mlp", "lenet5", "alexnet"])
+def test_a_new_network_tells_images_apart(name):
+    """Where the signal has died out between input and output, gradients have as well, and nothing is learnt."""
+    images = torch.rand(
+        64, *((3, 32, 32) if name == "alexnet" else (1, 28, 28)), generator=torch.Generator().manual_seed(0)
+    )
+    with torch.no_grad():
+        logits = build_model(name, seed=0).eval()(images)
+    assert float(logits.std(dim=0).mean()) > 0.005

@@ -53,14 +53,14 @@ class _Evidence:
         chance: that of a hit where it moved.
         plain: chance that it is in sight at all, where it did not move.
         zeros: for each class, how many public samples leave it alone.
-        left_alone: [class, zeros, n]: logarithm of the chance that n samples do.
+        left_alone: for each class, [zeros, n]: logarithm of the chance that n samples do.
     """
 
     hit: BoolVector
     chance: FloatVector
     plain: FloatVector
     zeros: IntVector
-    left_alone: FloatMatrix
+    left_alone: list[FloatMatrix]
 
     def likelihood(self, histograms: FloatMatrix) -> FloatVector:
         """Logarithm, for each row of whole counts."""
@@ -93,7 +93,7 @@ def unmoved_counts(
     places = some_places(np.flatnonzero(telling), COORDINATES, generator)
     if places.size == 0:
         return prior(observation)
-    tables = np.array([_left_alone(int(samples), observation.samples) for samples in statistics.samples])
+    tables = [_left_alone(int(samples), observation.samples) for samples in statistics.samples]
     evidence = _Evidence(hit[places], chance[places], plain[places], statistics.zeros[:, places], tables)
     return _climb(evidence, observation)
 

@@ -23,7 +23,7 @@ from sensecrypt.rng import derive_rng, derive_seed
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# LeAcc and LnAcc of Ma et al., ICLR 2023; LeNet-5 on MNIST as read from a plot.
+# LeAcc and LnAcc of Ma et al., ICLR 2023; those of LeNet-5 on MNIST are approximate.
 PUBLISHED = {
     ("FCN-3", "mnist", 24): (1.000, 0.994),
     ("FCN-3", "mnist", 32): (0.982, 0.804),

@@ -31,10 +31,10 @@ def cells(spec: Spec) -> list[Cell]:
     each = spec["seeds"]
     found = [
         Cell("lenet5-paper", 5.0 * each, partial(_small, spec, "paper")),
-        Cell("lenet5-default", 1.5 * each, partial(_small, spec, "default")),
+        Cell("lenet5-default", 2.0 * each, partial(_small, spec, "default")),
     ]
     for seed in range(spec["large_seeds"]):
-        found.append(Cell(f"resnet50-{seed}", 180.0, partial(_large, spec, spec["first_seed"] + seed)))
+        found.append(Cell(f"resnet50-{seed}", 200.0, partial(_large, spec, spec["first_seed"] + seed)))
     return found
 
 

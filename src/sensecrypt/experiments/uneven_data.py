@@ -42,7 +42,7 @@ def cells(spec: Spec) -> list[Cell]:
         clients, attacks = spec["large_clients"], (PAPERS, "completion")
         for kind in spec["distributions"]:
             found.append(
-                Cell(f"resnet50-{kind}", 60.0 * clients, partial(_measure, spec, LARGE, kind, clients, attacks))
+                Cell(f"resnet50-{kind}", 100.0 * clients, partial(_measure, spec, LARGE, kind, clients, attacks))
             )
     return found
 

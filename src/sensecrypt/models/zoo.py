@@ -61,7 +61,11 @@ def _alexnet() -> nn.Sequential:
     convolutions: list[nn.Module] = []
     for inputs, outputs in pairwise((3, 6, 16, 32, 64, 128)):
         convolutions += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*convolutions, *_dense(128, 120, 84, 10))
+    network = nn.Sequential(*convolutions, *_dense(128, 120, 84, 10))
+    for layer in network:  # PyTorch's own start shrinks the signal at each of the eight layers: nothing would be learnt
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
+    return network
 
 
 class _Bottleneck(nn.Module):

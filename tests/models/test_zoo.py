@@ -92,4 +92,4 @@ def test_a_new_network_tells_images_apart(name):
     )
     with torch.no_grad():
         logits = build_model(name, seed=0).eval()(images)
-    assert float(logits.std(dim=0).mean()) > 0.005
+    assert float(logits.std(dim=0).mean()) > 0.001

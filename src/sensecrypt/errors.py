@@ -70,7 +70,16 @@ class KeyFileError(InvalidInput):
 
 
 class Rejected(SenseCryptError):
-    """A message that a role refuses: malformed, late, doubled or not verified. The round goes on without it."""
+    """A message that a role refuses: malformed, late, doubled or not verified. The round goes on without it.
+
+    Attributes:
+        code: the kind of refusal, for programs.
+    """
+
+    def __init__(self, reason: str, *, code: str = "rejected") -> None:
+        """Say why."""
+        super().__init__(reason)
+        self.code = code
 
 
 class MissingExtra(SenseCryptError):

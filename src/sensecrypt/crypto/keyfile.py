@@ -35,35 +35,52 @@ def write_secret(path: Path | str, key: DecryptionKey, passphrase: str, *, force
     """Write a key pair, its secret part encrypted under `passphrase`."""
     if not isinstance(key, (SecretKey, CkksSecretKey)):
         raise KeyFileError("key", f"is a {type(key).__name__}", "pass a secret key of this package")
-    phrase = _phrase_bytes(passphrase)
-    if len(passphrase) < MIN_PASSPHRASE:
-        raise KeyFileError("passphrase", "is too short", f"use at least {MIN_PASSPHRASE} characters")
+    _phrase_bytes(passphrase)
     publicfile.refuse_existing(path, force)
-    salt, nonce = os.urandom(16), os.urandom(12)
     fields = {"format": publicfile.SECRET_FORMAT, "version": publicfile.VERSION, **publicfile.public_fields(key.public)}
-    fields |= {"kdf": {"name": "scrypt", **SCRYPT, "salt": salt.hex()}, "cipher": "aes-256-gcm", "nonce": nonce.hex()}
-    sealed = AESGCM(_derive(phrase, salt, SCRYPT)).encrypt(nonce, _secret_bytes(key), _canonical(fields))
-    publicfile.write_fields(path, {**fields, "secret": sealed.hex()}, mode=0o600, force=force)
+    publicfile.write_fields(path, sealed(fields, _secret_bytes(key), passphrase), mode=0o600, force=force)
 
 
 def read_secret(path: Path | str, passphrase: str) -> AnySecretKey:
     """The secret key of a secret key file."""
-    phrase, fields = _phrase_bytes(passphrase), publicfile.read_fields(path)
+    _phrase_bytes(passphrase)
+    fields = publicfile.read_fields(path)
     if fields.get("format") != publicfile.SECRET_FORMAT:
         raise KeyFileError(str(path), "holds no secret key", "pass the file that `sensecrypt keys generate` wrote")
+    secret = unsealed(path, fields, passphrase)
+    return _secret_key(path, publicfile.public_key(path, fields), secret)
+
+
+# The next two are for other files of secrets, too.
+
+
+def sealed(fields: dict[str, Any], secret: bytes, passphrase: str) -> dict[str, Any]:
+    """`fields` in the clear and authenticated, with `secret` encrypted under `passphrase` beside them."""
+    phrase = _phrase_bytes(passphrase)
+    if len(passphrase) < MIN_PASSPHRASE:
+        raise KeyFileError("passphrase", "is too short", f"use at least {MIN_PASSPHRASE} characters")
+    salt, nonce = os.urandom(16), os.urandom(12)
+    kdf = {"name": "scrypt", **SCRYPT, "salt": salt.hex()}
+    fields = {**fields, "kdf": kdf, "cipher": "aes-256-gcm", "nonce": nonce.hex()}
+    ciphertext = AESGCM(_derive(phrase, salt, SCRYPT)).encrypt(nonce, secret, _canonical(fields))
+    return {**fields, "secret": ciphertext.hex()}
+
+
+def unsealed(path: Path | str, fields: dict[str, Any], passphrase: str) -> bytes:
+    """The inverse of `sealed`: the secret."""
+    phrase, fields = _phrase_bytes(passphrase), dict(fields)
     try:
-        sealed = bytes.fromhex(fields.pop("secret"))
+        ciphertext = bytes.fromhex(fields.pop("secret"))
         kdf, nonce = fields["kdf"], bytes.fromhex(fields["nonce"])
         key = _derive(phrase, bytes.fromhex(kdf["salt"]), _checked_cost(kdf))
         authenticated = _canonical(fields)
     except publicfile.DAMAGE:
         raise publicfile.damaged(path) from None
     try:
-        secret = AESGCM(key).decrypt(nonce, sealed, authenticated)
+        return AESGCM(key).decrypt(nonce, ciphertext, authenticated)
     except (InvalidTag, ValueError):
         problem = "cannot be opened"
         raise KeyFileError(str(path), problem, "check the passphrase; if it is right, the file is damaged") from None
-    return _secret_key(path, publicfile.public_key(path, fields), secret)
 
 
 def _secret_bytes(key: AnySecretKey) -> bytes:

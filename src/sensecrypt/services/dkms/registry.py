@@ -134,7 +134,7 @@ class Registry:
         place, description = place_of(round_), describe_round(round_)
 
         def work(transaction: Transaction) -> bool:
-            if _is_repeated(transaction, place, description):
+            if _is_repeated(transaction, place, round_):
                 return False
             _check_free(transaction, place, set(round_.weights))
             ranking = None
@@ -172,10 +172,10 @@ def check_run(round_: Round, run: Run) -> None:
         raise refused("too-few-contributors", reason)
 
 
-def _is_repeated(transaction: Transaction, place: Place, description: bytes) -> bool:
+def _is_repeated(transaction: Transaction, place: Place, round_: Round) -> bool:
     sql = "SELECT description FROM rounds WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
     known = transaction.row(sql, *place.all)
-    if known is not None and known[0] != description:
+    if known is not None and read_round(known[0]) != round_:
         raise refused("conflict", "this attempt of the round was registered with other members or weights")
     return known is not None
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from sensecrypt.crypto import publicfile
 from sensecrypt.errors import InvalidInput, Rejected, WorkerDied
@@ -15,7 +14,7 @@ from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.answers import Acknowledgement, read_opened, seal_ranking, seal_seed
 from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.keyserver import KeyServer
-from sensecrypt.protocol.messages import Receipt
+from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.round import Round
 from sensecrypt.services.dkms.certificates import Identity
 from sensecrypt.services.dkms.folder import Folder
@@ -30,6 +29,7 @@ from sensecrypt.services.dkms.store import Store
 from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, generate_key
 
 _AFTER_DECRYPTION = ("receipts-mismatch", "does-not-decrypt")
+T = TypeVar("T")
 _KEPT_MODELS = 8  # in memory, for members who ask at the same time
 
 
@@ -104,7 +104,7 @@ class KeyService:
     def open_aggregate(self, data: bytes, place: Place, who: Identity) -> bytes:
         """Decrypt and verify a sum, once; the same again is told what came out, and nothing is decrypted."""
         run, round_ = self._registry.run(place.run), self._registry.round(place)
-        digest = hashlib.sha256(data).digest()
+        digest = _checked(lambda message: Aggregate.from_bytes(message, round_), data).digest()
         with self._turn(place):
             known = self._openings.claim(place, digest, who)
             if known is None:
@@ -270,7 +270,7 @@ class KeyService:
         self.store.note({"event": "handed-out", "what": what, "role": who.role, "name": who.name, **where})
 
 
-def _checked(read: Any, data: bytes) -> Any:
+def _checked(read: Callable[[bytes], T], data: bytes) -> T:
     try:
         return read(data)
     except Rejected as error:

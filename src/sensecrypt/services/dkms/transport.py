@@ -40,19 +40,22 @@ def server_context(
     """
 
     class Watched(ssl.SSLObject):
-        """Tells of failures that asyncio keeps to itself."""
+        """Tells of failures that asyncio keeps to itself: to us, and by TLS's own alert to the peer."""
+
+        _failure: ssl.SSLError | None = None
 
         def do_handshake(self) -> None:
+            if self._failure is not None:
+                raise self._failure
             try:
                 super().do_handshake()
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 raise
-            except ssl.SSLCertVerificationError as error:
-                on_failure(str(error.verify_message))
-                raise
             except ssl.SSLError as error:
-                on_failure(str(error.reason))
-                raise
+                self._failure = error
+                on_failure(str(getattr(error, "verify_message", None) or error.reason))
+                # asyncio would close without sending the alert. Told to wait, it sends it, and then asks once more.
+                raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the alert is to be sent first") from None
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

@@ -44,10 +44,10 @@ class Vault:
             return seal("done", {}, {"values": values.astype(np.int64)})
         except InvalidInput as error:
             told = {"argument": error.argument, "problem": error.problem, "fix": error.fix}
-            return seal("failed", {"kind": type(error).__name__, **told}, {})
+            return seal("failed", {"error": type(error).__name__, **told}, {})
         except Exception as error:  # also a SenseCryptError without parts; never its text: it might tell a secret
             kind = type(error).__name__ if isinstance(error, SenseCryptError) else "internal"
-            return seal("failed", {"kind": kind, "argument": "", "problem": "", "fix": ""}, {})
+            return seal("failed", {"error": kind, "argument": "", "problem": "", "fix": ""}, {})
 
     def _generate(self, path: str, profile: str) -> None:
         _, secret = generate_keypair(profile)

@@ -113,7 +113,7 @@ def _read(answer: bytes) -> dict[str, npt.NDArray[np.generic]]:
         return unseal_any(answer, "done")[1]
     except Rejected:
         fields, _ = unseal_any(answer, "failed")
-    kind = getattr(errors, fields["kind"], None)
+    kind = getattr(errors, fields["error"], None)
     if isinstance(kind, type) and issubclass(kind, InvalidInput):
         raise (InvalidCiphertext if kind is InvalidCiphertext else InvalidInput)(
             fields["argument"], fields["problem"], fields["fix"]

@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from sensecrypt._version import __version__
 from sensecrypt.errors import Refused
@@ -176,6 +177,8 @@ async def read_body(request: Request, limit: int) -> bytes:
                     body += chunk
                 elif length > 2 * limit + (1 << 20):
                     break
+    except ClientDisconnect:
+        raise refused("broken-off", "the connection ended before the body") from None
     except TimeoutError:
         raise refused("too-slow", f"the body took longer than {service.policy.body_seconds} seconds") from None
     if length > limit:

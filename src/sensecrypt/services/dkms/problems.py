@@ -23,6 +23,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "not-opened": (404, "ask again after the aggregator has submitted the round's sum"),
     "no-order": (404, "use the natural order, or sum sensitivities first"),
     "wrong-method": (405, "see /openapi.json for what there is"),
+    "broken-off": (400, _AGAIN),
     "too-slow": (408, _AGAIN),
     "conflict": (409, "use another name, or send what was sent before"),
     "already-decrypted": (409, "go on with the next round: a sum is decrypted once"),

@@ -22,6 +22,7 @@ bench: .venv/installed
 	$(BIN)/sensecrypt bench clustering
 	$(BIN)/sensecrypt bench crypto
 	$(BIN)/sensecrypt bench protocol
+	$(BIN)/sensecrypt bench dkms
 
 format: .venv/installed
 	$(BIN)/ruff format .

@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its own dependencies
     import schemathesis
 
-EXAMPLES = 6
+EXAMPLES = 5
 ROLES = {"admin": "admin", "aggregator": "aggregator", "client": "phone-0", "monitor": "prometheus"}
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from sensecrypt.crypto import keyfile, publicfile
+from sensecrypt.crypto import passphrase as passphrases
+from sensecrypt.crypto import publicfile
 from sensecrypt.errors import KeyFileError, ServiceError
 
 FORMAT, VERSION = "sensecrypt-dkms-root", 1
@@ -25,7 +26,7 @@ _NONCE_BYTES = 12
 def create_root(path: Path, passphrase: str) -> bytes:
     """A new root, written to `path`."""
     root = secrets.token_bytes(32)
-    fields = keyfile.sealed({"format": FORMAT, "version": VERSION}, root, passphrase)
+    fields = passphrases.sealed({"format": FORMAT, "version": VERSION}, root, passphrase)
     publicfile.write_fields(path, fields, mode=0o600, force=False)
     return root
 
@@ -35,7 +36,7 @@ def read_root(path: Path, passphrase: str) -> bytes:
     fields = publicfile.read_fields(path)
     if fields.get("format") != FORMAT:
         raise KeyFileError(str(path), "holds no root of a key service", "pass the folder that `dkms init` made")
-    return keyfile.unsealed(path, fields, passphrase)
+    return passphrases.unsealed(path, fields, passphrase)
 
 
 class Sealer:

@@ -63,7 +63,9 @@ def create_app(service: KeyService, refusals: Refusals) -> FastAPI:
 def _add_general(app: FastAPI, service: KeyService) -> None:
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
-        """Whether the service runs; needs no certificate."""
+        """Whether the service runs and can write its state; needs no certificate."""
+        if service.store.broken:
+            raise refused("storage", "the service cannot write its state")
         return {"status": "ok"}
 
     @app.get("/metrics", response_class=PlainTextResponse)
@@ -152,8 +154,9 @@ def _add_rounds(app: FastAPI, service: KeyService) -> None:
     async def put_aggregate(place: Where, request: Request, who: Annotated[Identity, Depends(_aggregator)]) -> Response:
         """Submit the sum: decrypted once, verified, acknowledged. For the aggregator."""
         limit = await asyncio.to_thread(service.aggregate_limit, place)
-        data = await read_body(request, limit)
-        return _Message(await asyncio.to_thread(service.open_aggregate, data, place, who))
+        with service.place_in_line():
+            data = await read_body(request, limit)
+            return _Message(await asyncio.to_thread(service.open_aggregate, data, place, who))
 
     @app.get(ROUND + "/model", response_class=_Message)
     def get_model(place: Where, who: Annotated[Identity, Depends(_client)]) -> Response:

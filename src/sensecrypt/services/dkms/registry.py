@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,8 @@ from sensecrypt.services.dkms.certificates import Identity
 from sensecrypt.services.dkms.problems import refused
 from sensecrypt.services.dkms.store import Store, Transaction
 from sensecrypt.types import BoolVector
+
+_KEPT_ROUNDS = 256  # in memory
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,11 @@ class Run:
 
     def client(self, name: str) -> int | None:
         """The number of the client of that name."""
-        return next((number for number, each in self.members.items() if each == name), None)
+        return self._numbers.get(name)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in self.members.items()}
 
     def flags(self) -> BoolVector | None:
         """`first` as one bool a parameter."""
@@ -96,8 +104,10 @@ class Registry:
     """Runs and rounds in the database."""
 
     def __init__(self, store: Store) -> None:
-        """Of this store."""
+        """Of this store; what was read once is kept in memory, as it never changes."""
         self._store = store
+        self._runs: dict[str, Run] = {}
+        self._rounds: OrderedDict[Place, Round] = OrderedDict()
 
     def run(self, name: str) -> Run:
         """The run of that name."""
@@ -108,8 +118,13 @@ class Registry:
 
     def find_run(self, name: str) -> Run | None:
         """The run of that name, if there is one."""
-        row = self._store.run(lambda transaction: transaction.row("SELECT description FROM runs WHERE run = ?", name))
-        return None if row is None else Run.parse(row[0])
+        if name not in self._runs:
+            sql = "SELECT description FROM runs WHERE run = ?"
+            row = self._store.run(lambda transaction: transaction.row(sql, name))
+            if row is None:
+                return None
+            self._runs[name] = Run.parse(row[0])
+        return self._runs[name]
 
     def add_run(self, run: Run, fingerprint: str, who: Identity) -> None:
         """Keep a run whose key pair has been made."""
@@ -123,11 +138,16 @@ class Registry:
 
     def round(self, place: Place) -> Round:
         """The round there."""
-        sql = "SELECT description FROM rounds WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
-        row = self._store.run(lambda transaction: transaction.row(sql, *place.all))
-        if row is None:
-            raise refused("unknown-round", "there is no such round, or not this attempt of it")
-        return read_round(row[0])
+        found = self._rounds.get(place)
+        if found is None:
+            sql = "SELECT description FROM rounds WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
+            row = self._store.run(lambda transaction: transaction.row(sql, *place.all))
+            if row is None:
+                raise refused("unknown-round", "there is no such round, or not this attempt of it")
+            found = self._rounds[place] = read_round(row[0])
+            if len(self._rounds) > _KEPT_ROUNDS:
+                self._rounds.popitem(last=False)
+        return found
 
     def add_round(self, round_: Round, who: Identity) -> bool:
         """Keep a round; False if it was registered before, exactly so."""

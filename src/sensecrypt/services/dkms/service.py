@@ -49,6 +49,7 @@ class KeyService:
         self._registering, self._keeping = threading.Lock(), threading.Lock()
         self._rounds: dict[tuple[str, int, int, str], threading.Lock] = {}
         self._models: dict[Place, bytes] = {}
+        self._keys: dict[str, VaultKey] = {}
 
     # What an admin asks for.
 
@@ -70,13 +71,13 @@ class KeyService:
         run = self._registry.run(name)
         told = {"run": name, "size": run.size, "profile": run.profile, "min_contributors": run.min_contributors}
         client = self._client(run, who) if who.role == "client" else None
-        fingerprint = publicfile.read_public(self._folder.key(name)).fingerprint
+        fingerprint = self._key(name).public.fingerprint
         return {**told, "members": len(run.members), "fingerprint": fingerprint, "client": client}
 
     def public_key(self, name: str, who: Identity) -> dict[str, Any]:
         """The run's public key, as key files have it."""
         self.run(name, who)
-        key = publicfile.read_public(self._folder.key(name))
+        key = self._key(name).public
         return {"format": publicfile.PUBLIC_FORMAT, "version": publicfile.VERSION, **publicfile.public_fields(key)}
 
     # What the aggregator asks for.
@@ -101,11 +102,23 @@ class KeyService:
         blocks = -(-run.size // min(profile.slots, run.size))
         return blocks * (profile.ciphertext_bytes + 1) + run.size * profile.slot_bits // 8 + (1 << 17)
 
+    @contextlib.contextmanager
+    def place_in_line(self) -> Iterator[None]:
+        """Held by whoever submits a sum, from before its body is read: so few bodies are in memory at once."""
+        if not self._waiting.acquire(blocking=False):
+            raise refused("busy", f"{self.policy.openings_at_once} sums wait for decryption already")
+        self.metrics.count("openings_waiting")
+        try:
+            yield
+        finally:
+            self.metrics.count("openings_waiting", -1)
+            self._waiting.release()
+
     def open_aggregate(self, data: bytes, place: Place, who: Identity) -> bytes:
         """Decrypt and verify a sum, once; the same again is told what came out, and nothing is decrypted."""
         run, round_ = self._registry.run(place.run), self._registry.round(place)
         digest = _checked(lambda message: Aggregate.from_bytes(message, round_), data).digest()
-        with self._turn(place):
+        with self._rounds.setdefault(place.round, threading.Lock()):
             known = self._openings.claim(place, digest, who)
             if known is None:
                 known = self._decrypt(data, round_, run, who)
@@ -229,19 +242,6 @@ class KeyService:
             ledger = DatabaseLedger(self.store, self._root, who, number=round_.number)
             self._server(run, who, ledger).set_order(round_, read_opened(result, round_), first=run.flags())
 
-    @contextlib.contextmanager
-    def _turn(self, place: Place) -> Iterator[None]:
-        """One sum of a round at a time, and few in all."""
-        if not self._waiting.acquire(blocking=False):
-            raise refused("busy", f"{self.policy.openings_at_once} sums wait for decryption already")
-        self.metrics.count("openings_waiting")
-        try:
-            with self._rounds.setdefault(place.round, threading.Lock()):
-                yield
-        finally:
-            self.metrics.count("openings_waiting", -1)
-            self._waiting.release()
-
     def _own(self, place: Place, who: Identity) -> tuple[Run, Round]:
         """The round there, if it is the asking client's own."""
         run, round_ = self._registry.run(place.run), self._registry.round(place)
@@ -263,8 +263,14 @@ class KeyService:
         return DatabaseLedger(self.store, self._root, who)
 
     def _server(self, run: Run, who: Identity, ledger: DatabaseLedger | None = None) -> KeyServer:
-        key = VaultKey(self._vault, self._folder.key(run.run))
+        key = self._key(run.run)
         return KeyServer(key, min_contributors=run.min_contributors, ledger=ledger or self._ledger(who))
+
+    def _key(self, name: str) -> VaultKey:
+        """The run's key; it never changes, so that its file is read once."""
+        if name not in self._keys:
+            self._keys[name] = VaultKey(self._vault, self._folder.key(name))
+        return self._keys[name]
 
     def _note_handed(self, what: str, who: Identity, where: dict[str, str | int] | dict[str, str]) -> None:
         self.store.note({"event": "handed-out", "what": what, "role": who.role, "name": who.name, **where})

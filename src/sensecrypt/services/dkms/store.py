@@ -6,6 +6,7 @@ answered only after both.
 
 from __future__ import annotations
 
+import logging
 import queue
 import sqlite3
 import threading
@@ -21,6 +22,7 @@ from sensecrypt.services.dkms.audit import Facts, Head
 from sensecrypt.services.dkms.problems import refused
 
 T = TypeVar("T")
+_log = logging.getLogger("sensecrypt.dkms")
 _MOST = 256  # requests in one commit
 _CLOCK_SLACK = timedelta(minutes=5)
 
@@ -66,6 +68,11 @@ class Store:
         self._broken = False
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
+
+    @property
+    def broken(self) -> bool:
+        """Whether a write has failed: nothing is granted any more."""
+        return self._broken
 
     @property
     def head(self) -> Head:
@@ -122,8 +129,9 @@ class Store:
                 self._head = head
                 audit.append(self._log, [line for _, line in lines])
                 _forget_waiting(self._connection)
-        except (sqlite3.Error, OSError):
+        except Exception as cause:  # whatever it is, callers must hear of it
             self._broken = True  # file and database may differ now: only a restart, which repairs, may write again
+            _log.error("the state cannot be written (%s): nothing is granted until a restart", type(cause).__name__)
             failure = refused("storage", "the service cannot write its state")
             outcomes = [(future, None, failure) for _, future in jobs]
         for future, result, error in outcomes:

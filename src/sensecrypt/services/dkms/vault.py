@@ -1,8 +1,8 @@
 """The process that holds the secret keys, and does nothing but make keys and decrypt.
 
-It has no network and no database: it talks to the service that started it over a socket, in sealed messages, and ends
-with it. So no fault in what parses requests can reach a key, decrypting never delays an answer, and forking workers is
-safe, as this process has one thread.
+It has no network and no database: it talks to the service that started it over a socket pair and ends with it. So no
+secret key is ever in the memory of the process that parses requests, decrypting delays no answer, and workers can be
+forked safely, as this process has one thread.
 """
 
 from __future__ import annotations

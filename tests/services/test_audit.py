@@ -85,7 +85,9 @@ def test_lines_added_with_a_correct_chain_are_noticed_as_well(folder):
 
     forged, _ = audit.next_line(head, {"event": "test"}, datetime.now(UTC))
     audit.append(folder.log, [forged])
-    assert "lines were added" in check(folder).output
+    assert "the log has 11 lines, the database knows of 10: lines were added" in check(folder).output
+    with pytest.raises(AuditFailed, match="lines were added"):
+        Store(folder.database, folder.log)
 
 
 def test_log_and_database_rewritten_together_are_noticed_by_whoever_noted_a_head(folder):

@@ -94,6 +94,11 @@ def verify_chain(lines: Iterator[str], *, known: Sequence[Head] = ()) -> tuple[H
     return head, time
 
 
+def added_lines(found: Head, stored: Head) -> AuditFailed:
+    """The error of a log that is longer than the database says."""
+    return AuditFailed(f"the log has {found.number} lines, the database knows of {stored.number}: lines were added")
+
+
 def append(path: Path, lines: Sequence[str]) -> None:
     """Add lines to the file, and see them to the disk."""
     with path.open("ab") as file:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sensecrypt.errors import AuditFailed, ServiceError
+from sensecrypt.errors import ServiceError
 from sensecrypt.services.dkms import audit, policy, schema, sealing, store
 from sensecrypt.services.dkms.audit import Head
 
@@ -107,7 +107,7 @@ def verify_log(folder: Folder, *, noted: Head | None = None) -> tuple[Head, int]
             if head == stored or head == _snapshot(connection)[1]:
                 return head, len(missing)
             time.sleep(0.1 * (look + 1))
-    raise AuditFailed(f"the log has {head.number} lines, the database knows of {stored.number}: lines were added")
+    raise audit.added_lines(head, stored)
 
 
 def _snapshot(connection: sqlite3.Connection) -> tuple[list[tuple[int, str]], Head]:

@@ -60,10 +60,11 @@ class Store:
         """Open both, and finish what a crash interrupted."""
         self._database, self._log = database, log
         self._connection = connect(database)
-        repair_log(self._connection, log)
-        _forget_waiting(self._connection)
-        self._head, last = audit.verify_chain(audit.read_lines(log), known=[stored_head(self._connection)])
-        _check_clock(last)
+        try:
+            self._head = _recover(self._connection, log)
+        except BaseException:
+            self._connection.close()
+            raise
         self._queue: queue.SimpleQueue[tuple[Callable[[Transaction], Any], Future[Any]] | None] = queue.SimpleQueue()
         self._broken = False
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
@@ -189,12 +190,19 @@ def waiting_lines(connection: sqlite3.Connection) -> list[tuple[int, str]]:
     return connection.execute("SELECT number, line FROM audit_waiting ORDER BY number").fetchall()
 
 
-def repair_log(connection: sqlite3.Connection, log: Path) -> None:
-    """Append the lines that a crash kept from the file."""
+def _recover(connection: sqlite3.Connection, log: Path) -> Head:
+    """Append the lines that a crash kept from the file, and check the whole of it; its head."""
     try:
         audit.repair(log, waiting_lines(connection))
     except OSError as error:
         raise AuditFailed(f"{log} cannot be written ({error.strerror}); restore it from a backup") from None
+    _forget_waiting(connection)
+    stored = stored_head(connection)
+    head, last = audit.verify_chain(audit.read_lines(log), known=[stored])
+    if head != stored:
+        raise audit.added_lines(head, stored)
+    _check_clock(last)
+    return head
 
 
 def _forget_waiting(connection: sqlite3.Connection) -> None:

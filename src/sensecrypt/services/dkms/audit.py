@@ -110,15 +110,18 @@ def append(path: Path, lines: Sequence[str]) -> None:
 def repair(path: Path, waiting: Sequence[tuple[int, str]]) -> None:
     """After a crash: append the lines that wait in the database and are not in the file."""
     with path.open("rb+") as file:
-        content = file.read()
-        whole = content.rfind(b"\n") + 1
-        count, torn = content.count(b"\n"), content[whole:]
-        missing = [line for number, line in waiting if number > count]
+        count, whole, torn = 0, 0, b""
+        for line in file:
+            if line.endswith(b"\n"):
+                count, whole = count + 1, whole + len(line)
+            else:
+                torn = line
+        missing = [text for number, text in waiting if number > count]
         if torn and not (missing and missing[0].encode().startswith(torn)):
             raise AuditFailed("the log ends in a line that nobody wrote; restore it from a backup")
         file.seek(whole)
         file.truncate()
-        file.write("".join(f"{line}\n" for line in missing).encode())
+        file.write("".join(f"{text}\n" for text in missing).encode())
         file.flush()
         os.fsync(file.fileno())
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sensecrypt import checks
 from sensecrypt._version import __version__
 from sensecrypt.crypto.publicfile import AnyPublicKey, public_key
 from sensecrypt.errors import MissingExtra, Refused, Unreachable
@@ -33,7 +34,6 @@ except ImportError:  # pragma: no cover
 CONNECT_SECONDS, READ_SECONDS, OPEN_SECONDS = 10.0, 60.0, 1800.0
 _TRY_AGAIN = (429, 502, 503, 504)
 _ONCE = ("too-many-failures",)
-_MAX_ANSWER = 2**32
 
 
 class DkmsClient:
@@ -56,7 +56,7 @@ class DkmsClient:
         context = ssl.create_default_context(cafile=str(authority))
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.load_cert_chain(certificate, key, password="")
-        self._url, self._tries, self._pause = url, tries, pause
+        self._url, self._tries, self._pause = url, checks.whole("tries", tries, low=1), pause
         timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
         headers = {PROTOCOL_HEADER: PROTOCOL, "User-Agent": f"sensecrypt/{__version__}"}
         self._http = httpx.Client(base_url=url, verify=context, timeout=timeout, headers=headers, trust_env=False)

@@ -101,13 +101,25 @@ def verify_log(folder: Folder, *, noted: Head | None = None) -> tuple[Head, int]
         for look in range(_LOOKS):
             waiting, stored = _snapshot(connection)
             known = [head for head in (stored, noted) if head is not None]
-            lines = [*audit.read_lines(folder.log)]
-            missing = [line for number, line in waiting if number > len(lines)]
-            head, _ = audit.verify_chain(iter([*lines, *missing]), known=known)
+            lines = _Lines(folder.log, waiting)
+            head, _ = audit.verify_chain(iter(lines), known=known)
             if head == stored or head == _snapshot(connection)[1]:
-                return head, len(missing)
+                return head, head.number - lines.in_file
             time.sleep(0.1 * (look + 1))
     raise audit.added_lines(head, stored)
+
+
+class _Lines:
+    """The lines of a log, and after them those that wait in the database; `in_file` counts the former."""
+
+    def __init__(self, log: Path, waiting: list[tuple[int, str]]) -> None:
+        self._log, self._waiting, self.in_file = log, waiting, 0
+
+    def __iter__(self) -> Iterator[str]:
+        for line in audit.read_lines(self._log):
+            self.in_file += 1
+            yield line
+        yield from (line for number, line in self._waiting if number > self.in_file)
 
 
 def _snapshot(connection: sqlite3.Connection) -> tuple[list[tuple[int, str]], Head]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import defaultdict
 
 _HELP = {
     "requests": ("counter", "Answers given, by status."),
@@ -22,13 +22,13 @@ class Metrics:
 
     def __init__(self) -> None:
         """All zero."""
-        self._values: Counter[tuple[str, str]] = Counter()
+        self._values: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._lock = threading.Lock()
 
     def count(self, name: str, amount: float = 1, *, label: str = "") -> None:
         """Add to a counter; `label` is like `code="busy"`."""
         with self._lock:
-            self._values[name, label] += amount  # type: ignore[assignment]  # a Counter adds floats as well
+            self._values[name, label] += amount
 
     def text(self, *, audit_lines: int) -> str:
         """All of them, as Prometheus reads them."""

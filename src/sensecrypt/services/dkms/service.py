@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -207,8 +208,8 @@ class KeyService:
 
     def _add_run(self, run: Run, who: Identity) -> None:
         path = self._folder.key(run.run)
-        if path.exists():  # of a registration that a crash interrupted: nobody has seen this key
-            path.unlink()
+        if path.exists():  # of a registration that a crash interrupted, or that a restored database does not know
+            path.replace(path.with_name(f"{path.name}.unused-{secrets.token_hex(4)}"))
         try:
             public = generate_key(self._vault, path, run.profile)
         except WorkerDied as error:

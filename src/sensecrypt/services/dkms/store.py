@@ -66,7 +66,7 @@ class Store:
             self._connection.close()
             raise
         self._queue: queue.SimpleQueue[tuple[Callable[[Transaction], Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._broken = False
+        self._broken = self._closed = False
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
 
@@ -83,6 +83,8 @@ class Store:
     def run(self, work: Callable[[Transaction], T]) -> T:
         """Do a piece of work and wait until it is on disk; what it raises undoes it and is raised here."""
         future: Future[T] = Future()
+        if self._closed:
+            raise refused("storage", "the service is stopping")
         self._queue.put((work, future))
         return future.result()
 
@@ -92,6 +94,7 @@ class Store:
 
     def close(self) -> None:
         """Finish what was asked for, and close the files."""
+        self._closed = True
         self._queue.put(None)
         self._thread.join()
         self._connection.close()

@@ -8,7 +8,9 @@ import warnings
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
+from sensecrypt.protocol.descriptions import describe_round
 from sensecrypt.services.dkms.sealing import read_root
 from tests.services.conftest import PASSPHRASE
 from tests.services.rounds import Played
@@ -95,6 +97,40 @@ def send(browser, case, played: Played):
     if parts.get("json") is not None:
         return browser.request(parts["method"], url, json=parts["json"])
     return browser.request(parts["method"], url, content=body if isinstance(body, (bytes, str)) else bytes(body))
+
+
+def test_damaged_messages_are_refused_and_nothing_more(server, played):
+    round_ = played.register(played.round(7))
+    where = f"/v1/runs/{played.run}/rounds/7/clusters/0/model/0"
+    sealed, aggregate = played.seal(round_, 0), played.upload(round_, [1, 2])
+    messages = {
+        ("aggregator", "aggregator", where): describe_round(round_),
+        ("aggregator", "aggregator", f"{where}/aggregate"): aggregate.to_bytes(round_),
+        ("client", "phone-0", f"{where}/receipt"): sealed.receipt,
+    }
+    for (role, name, address), message in messages.items():
+        with server.browser(role, name) as browser:
+            damage(browser, address, message)
+    assert "Traceback" not in server.stderr()
+
+
+def damage(browser, address: str, message: bytes) -> None:
+    """Send the message with a few bytes changed, cut off or added."""
+
+    @given(
+        changes=st.lists(st.tuples(st.integers(0, len(message) - 1), st.integers(0, 255)), max_size=4),
+        cut=st.one_of(st.none(), st.integers(0, len(message))),
+        more=st.binary(max_size=4),
+    )
+    @settings(max_examples=25, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    def send_damaged(changes, cut, more):
+        damaged = bytearray(message)
+        for position, value in changes:
+            damaged[position] = value
+        answer = browser.put(address, content=bytes(damaged[:cut]) + more)
+        assert answer.status_code < 500, answer.text
+
+    send_damaged()
 
 
 def test_the_document_has_no_examples_and_names_every_address(server):

@@ -17,7 +17,7 @@ from sensecrypt._version import __version__
 from sensecrypt.errors import Refused
 from sensecrypt.services.dkms.addresses import MESSAGE_TYPE, PROTOCOL, ROUND, RUN
 from sensecrypt.services.dkms.certificates import Identity
-from sensecrypt.services.dkms.problems import refused
+from sensecrypt.services.dkms.problems import MEDIA_TYPE, refused
 from sensecrypt.services.dkms.refusals import Refusals
 from sensecrypt.services.dkms.registry import Place, Run
 from sensecrypt.services.dkms.service import KeyService
@@ -28,6 +28,16 @@ _RECEIPT_BYTES, _ROUND_BYTES, _RUN_BYTES = 1 << 17, 1 << 22, 1 << 22
 
 RunName = Annotated[str, Path(pattern=NAME)]
 Count = Annotated[int, Path(ge=0, le=_MOST)]
+
+
+class Problem(BaseModel):
+    """Why a request was not granted, and what to do about it."""
+
+    title: str
+    status: int
+    code: str = Field(description="the kind of refusal, for programs")
+    detail: str
+    fix: str
 
 
 class RunRequest(BaseModel):
@@ -49,7 +59,12 @@ class RunRequest(BaseModel):
 def create_app(service: KeyService, refusals: Refusals) -> FastAPI:
     """All addresses of a service."""
     app = FastAPI(
-        title="SenseCrypt key service", version=__version__, docs_url=None, redoc_url=None, openapi_url="/openapi.json"
+        title="SenseCrypt key service",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        responses=dict.fromkeys((422, "4XX", "5XX"), _PROBLEM),
     )
     app.state.service, app.state.refusals = service, refusals
     for kind in (Refused, RequestValidationError, HTTPException, Exception):
@@ -222,6 +237,10 @@ async def _place(
 
 
 Where = Annotated[Place, Depends(_place)]
+_PROBLEM: dict[str, Any] = {
+    "description": "not granted",
+    "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}},
+}
 _MESSAGE_BODY = {
     "requestBody": {"required": True, "content": {MESSAGE_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 }

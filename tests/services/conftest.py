@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,6 +100,19 @@ def make_server(folder: Path, pki: Path, **policy: object) -> Server:
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
     server.folder.policy.write_text(text)
     return server
+
+
+def failed_handshakes(server: Server, reason: str) -> int:
+    return sum(line.get("code") == "handshake-failed" and reason in line["reason"] for line in server.audit())
+
+
+def wait_for_handshake(server: Server, reason: str, *, more_than: int) -> None:
+    """The handshake's line is written after the connection is gone."""
+    for _ in range(200):
+        if failed_handshakes(server, reason) > more_than:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"no audit line of a failed handshake: {reason}")
 
 
 @pytest.fixture(scope="session")

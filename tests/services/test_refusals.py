@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import httpx
@@ -14,7 +13,7 @@ from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.round import Round
 from sensecrypt.services.dkms.client import DkmsClient
 from sensecrypt.services.pki import create_authority
-from tests.services.conftest import Server, certificate, make_server
+from tests.services.conftest import Server, certificate, failed_handshakes, make_server, wait_for_handshake
 from tests.services.rounds import Played
 
 
@@ -44,16 +43,6 @@ def lines_of(server: Server, code: str) -> int:
     return server.refusals().count(code)
 
 
-def wait_for_line(server: Server, code: str, before: int) -> dict:
-    """The handshake's line is written after the connection is gone."""
-    for _ in range(100):
-        found = [line for line in server.audit() if line.get("code") == code]
-        if len(found) > before:
-            return found[-1]
-        time.sleep(0.05)
-    raise AssertionError(f"no audit line {code}")
-
-
 class TestWhoAsks:
     def test_without_a_certificate(self, server):
         before = lines_of(server, "no-certificate")
@@ -70,10 +59,10 @@ class TestWhoAsks:
 
     def test_a_certificate_of_another_authority(self, server, tmp_path):
         create_authority(tmp_path / "other")
-        before = lines_of(server, "handshake-failed")
+        before = failed_handshakes(server, "local issuer")
         with server.browser("admin", "admin", pki=tmp_path / "other") as browser, pytest.raises(httpx.TransportError):
             browser.get("/v1/about")
-        assert "issuer" in wait_for_line(server, "handshake-failed", before)["reason"]
+        wait_for_handshake(server, "local issuer", more_than=before)
 
     def test_our_client_says_so_before_and_after_it_connects(self, server, tmp_path):
         other = tmp_path / "other"

@@ -22,6 +22,7 @@ bench: .venv/installed
 	$(BIN)/sensecrypt bench clustering
 	$(BIN)/sensecrypt bench crypto
 	$(BIN)/sensecrypt bench protocol
+	$(BIN)/sensecrypt bench dkms
 
 # Every figure and table of the paper: SCALE=full is what docs/results.md shows.
 SCALE ?= quick

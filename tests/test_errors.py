@@ -6,7 +6,16 @@ import pickle
 
 import pytest
 
-from sensecrypt.errors import InfeasibleSelection, InvalidInput, MaskMismatch, MissingExtra, Rejected, WorkerDied
+from sensecrypt.errors import (
+    InfeasibleSelection,
+    InvalidInput,
+    MaskMismatch,
+    MissingExtra,
+    Refused,
+    Rejected,
+    Unreachable,
+    WorkerDied,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,7 +25,9 @@ from sensecrypt.errors import InfeasibleSelection, InvalidInput, MaskMismatch, M
         MaskMismatch("mask", "is wrong", "mend it"),
         InfeasibleSelection(budget=1, needed_for_security=2, needed_for_mi=None, total=3),
         MissingExtra("feature", "extra"),
-        Rejected("no"),
+        Rejected("no", code="some-code"),
+        Refused("some-code", "no", "mend it"),
+        Unreachable("https://localhost", "no answer", "start it"),
         WorkerDied("gone"),
     ],
     ids=lambda error: type(error).__name__,

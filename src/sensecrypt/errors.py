@@ -7,8 +7,13 @@
     │   ├── InvalidKey          a key that is too small, malformed or of another scheme
     │   ├── InvalidCiphertext   bytes that are no ciphertext, or none of this key
     │   ├── NotApplicable       an attack that lacks the input it lives on
-    │   └── KeyFileError        a key file that is damaged, exists already or has another passphrase
+    │   ├── KeyFileError        a key file that is damaged, exists already or has another passphrase
+    │   ├── CertificateError    a certificate that is missing, out of date, or of the wrong kind
+    │   └── ServiceError        a service that cannot start as asked: its folder, its port, its clock
     ├── Rejected                a message that a role refuses, with its reason (exit code 1)
+    ├── Refused                 a request that a service does not grant, with a code and what to do (exit code 1)
+    ├── Unreachable             a service that cannot be talked to, and why (exit code 1)
+    ├── AuditFailed             an audit log that is not what was written (exit code 1)
     ├── InfeasibleSelection     no choice of parameters meets all constraints (exit code 1)
     ├── MissingExtra            an optional package that this feature needs (exit code 1)
     └── WorkerDied              a worker process ended without a result (exit code 1)
@@ -69,8 +74,53 @@ class KeyFileError(InvalidInput):
     """A key file that cannot be read or written as asked."""
 
 
+class CertificateError(InvalidInput):
+    """A certificate that cannot be used, or not now."""
+
+
+class ServiceError(InvalidInput):
+    """A service that cannot start as asked."""
+
+
 class Rejected(SenseCryptError):
-    """A message that a role refuses: malformed, late, doubled or not verified. The round goes on without it."""
+    """A message that a role refuses: malformed, late, doubled or not verified. The round goes on without it.
+
+    Attributes:
+        code: the kind of refusal, for programs.
+    """
+
+    def __init__(self, reason: str, *, code: str = "rejected") -> None:
+        """Say why."""
+        super().__init__(reason)
+        self.code = code
+
+
+class Refused(SenseCryptError):
+    """A request that a service does not grant.
+
+    Attributes:
+        code: the kind of refusal, for programs.
+        reason: for people.
+        fix: what to do about it.
+    """
+
+    def __init__(self, code: str, reason: str, fix: str) -> None:
+        """Keep the parts apart, as a service sends them."""
+        super().__init__(f"{reason}; {fix}")
+        self.code, self.reason, self.fix = code, reason, fix
+
+
+class Unreachable(SenseCryptError):
+    """A service that cannot be talked to."""
+
+    def __init__(self, where: str, problem: str, fix: str) -> None:
+        """Say where it should be, what happened, and what to do."""
+        super().__init__(f"{where}: {problem}; {fix}")
+        self.where, self.problem, self.fix = where, problem, fix
+
+
+class AuditFailed(SenseCryptError):
+    """An audit log that was altered, shortened or does not belong to its database."""
 
 
 class MissingExtra(SenseCryptError):

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from sensecrypt.cli import main
-from sensecrypt.crypto import keyfile
+from sensecrypt.crypto import passphrase
 from sensecrypt.crypto.keyfile import read_secret
 from sensecrypt.crypto.publicfile import read_public
 
@@ -16,7 +16,7 @@ PASSPHRASE = "correct horse battery"
 
 @pytest.fixture(autouse=True)
 def cheap_scrypt(monkeypatch):
-    monkeypatch.setattr(keyfile, "SCRYPT", {"n": 2**10, "r": 8, "p": 1})
+    monkeypatch.setattr(passphrase, "SCRYPT", {"n": 2**10, "r": 8, "p": 1})
     monkeypatch.delenv("SENSECRYPT_PASSPHRASE", raising=False)
 
 

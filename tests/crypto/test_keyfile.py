@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sensecrypt import KeyFileError, generate_keypair
-from sensecrypt.crypto import keyfile, publicfile
+from sensecrypt.crypto import keyfile, passphrase, publicfile
 from sensecrypt.crypto.keyfile import read_secret, write_secret
 from sensecrypt.crypto.publicfile import read_public, write_public
 from tests.crypto.conftest import keypair
@@ -21,7 +21,7 @@ PASSPHRASE = "correct horse battery"
 
 @pytest.fixture(autouse=True)
 def cheap_scrypt(monkeypatch):
-    monkeypatch.setattr(keyfile, "SCRYPT", {"n": 2**10, "r": 8, "p": 1})
+    monkeypatch.setattr(passphrase, "SCRYPT", {"n": 2**10, "r": 8, "p": 1})
 
 
 @pytest.fixture(params=["insecure-test", "paillier-2048-subgroup", "ckks-8192"])
@@ -243,14 +243,14 @@ def test_costs_that_are_no_numbers_or_too_high_are_damage(path, cost):
 
 def test_the_highest_costs_are_accepted():
     for cost in ({"n": 2**18, "r": 8, "p": 4}, {"n": 2**17, "r": 16, "p": 1}, {"n": 2, "r": 1, "p": 1}):
-        assert keyfile._checked_cost(cost) == cost
+        assert passphrase._checked_cost(cost) == cost
 
 
 def test_a_lack_of_memory_is_a_clear_error(path, monkeypatch):
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr(keyfile, "_derive", fail)
+    monkeypatch.setattr(passphrase, "_derive", fail)
     with pytest.raises(KeyFileError, match="damaged or no key"):
         read_secret(path, PASSPHRASE)
 
@@ -363,7 +363,7 @@ def test_a_full_disk_leaves_no_half_file(tmp_path, secret, monkeypatch):
 
 def test_the_real_cost_is_what_is_documented(monkeypatch):
     monkeypatch.undo()
-    assert keyfile.SCRYPT == {"n": 2**17, "r": 8, "p": 1}
+    assert passphrase.SCRYPT == {"n": 2**17, "r": 8, "p": 1}
 
 
 CODE = """

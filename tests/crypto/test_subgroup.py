@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sensecrypt import InvalidCiphertext, InvalidKey, KeyFileError, ObfuscatorPool, PublicKey, SecretKey
-from sensecrypt.crypto import keyfile, parallel
+from sensecrypt.crypto import keyfile, parallel, passphrase
 from sensecrypt.crypto import secret as secret_module
 from sensecrypt.crypto.paillier import fresh_obfuscators
 from sensecrypt.crypto.secret import generate_paillier
@@ -284,7 +284,7 @@ class TestKeyFile:
 
     @pytest.fixture(autouse=True)
     def cheap_scrypt(self, monkeypatch):
-        monkeypatch.setattr(keyfile, "SCRYPT", {"n": 2**10, "r": 8, "p": 1})
+        monkeypatch.setattr(passphrase, "SCRYPT", {"n": 2**10, "r": 8, "p": 1})
 
     def test_it_keeps_what_decryption_needs(self, subgroup, tmp_path):
         public, secret = subgroup

@@ -14,7 +14,9 @@ from sensecrypt.cli.advise import advise
 from sensecrypt.cli.attack import attack
 from sensecrypt.cli.bench import bench
 from sensecrypt.cli.compare import compare
+from sensecrypt.cli.dkms import dkms
 from sensecrypt.cli.keys import keys
+from sensecrypt.cli.pki import pki
 from sensecrypt.cli.reproduce import reproduce
 from sensecrypt.cli.run import run
 from sensecrypt.errors import InvalidInput, SenseCryptError
@@ -44,6 +46,8 @@ main.add_command(advise)
 main.add_command(attack)
 main.add_command(bench)
 main.add_command(compare)
+main.add_command(dkms)
 main.add_command(keys)
 main.add_command(reproduce)
+main.add_command(pki)
 main.add_command(run)

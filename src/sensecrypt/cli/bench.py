@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -13,6 +14,8 @@ import click
 from rich.console import Console
 from rich.status import Status
 from rich.table import Table
+
+from sensecrypt.errors import MissingExtra
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 _repeats = click.option("--repeats", default=9, show_default=True, type=click.IntRange(1, 1000), help="Medians of.")
@@ -244,6 +247,42 @@ def calibration(repeats: int, as_json: bool) -> None:
     )
     same = {True: "the same", False: "NOT the same"}
     click.echo(f"Models are {same[report.same_models]} to the byte, message sizes {same[report.same_bytes]}.")
+
+
+@bench.command()
+@click.option("--parameters", default=124_534, show_default=True, type=click.IntRange(1, 10**8), help="Of the model.")
+@click.option("--clients", default=200, show_default=True, type=click.IntRange(2, 2000), help="That fetch it at once.")
+@click.option("--workers", default=os.cpu_count() or 1, type=click.IntRange(1, 1024), help="Processes that decrypt.")
+@click.option("--repeats", default=3, show_default=True, type=click.IntRange(1, 1000), help="Medians of.")
+@_seed
+@_json
+def dkms(parameters: int, clients: int, workers: int, repeats: int, seed: int, as_json: bool) -> None:
+    """The key service against the bare decryption; many clients that fetch their model at once."""
+    try:
+        from sensecrypt.bench import dkms as module
+    except ImportError:
+        raise MissingExtra("this benchmark", "dkms") from None
+
+    with _status() as status:
+        report = module.run(
+            parameters=parameters, clients=clients, workers=workers, repeats=repeats, seed=seed, on_step=status.update
+        )
+    if as_json:
+        click.echo(json.dumps({**asdict(report), "ratio": report.ratio}))
+        return
+    _show(
+        f"Decrypting a sum of {report.parameters:,} parameters in {report.ciphertexts:,} ciphertexts, {report.workers} "
+        f"process(es) (medians of {repeats}, seconds)",
+        ("method", "seconds", "ratio"),
+        [
+            ("bare calls", f"{report.bare_seconds:.3f}", ""),
+            ("through the service, verified", f"{report.service_seconds:.3f}", f"{report.ratio:.2f}"),
+        ],
+    )
+    click.echo(
+        f"{report.clients} clients fetch {report.fetch_bytes / 1e6:.2f} MB each at once, over new connections: half "
+        f"within {report.fetch_p50_seconds:.2f} s, 99 % within {report.fetch_p99_seconds:.2f} s."
+    )
 
 
 def _timed(microseconds: float | None, ratio: float | None) -> tuple[str, str]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import click
 
-from sensecrypt.errors import KeyFileError
+from sensecrypt.cli.passphrase import find_passphrase, passphrase_option
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
-
-PASSPHRASE_VARIABLE = "SENSECRYPT_PASSPHRASE"  # noqa: S105  (the variable's name, not a passphrase)
 
 _path = click.Path(dir_okay=False, path_type=Path)
 _force = click.option("--force", is_flag=True, help="Overwrite an existing file.")
@@ -25,7 +22,7 @@ def keys() -> None:
 @keys.command()
 @click.option("--profile", default=DEFAULT_PROFILE, show_default=True, type=click.Choice(list(PROFILES)))
 @click.option("--out", required=True, type=_path, help="The secret key file to write, encrypted, mode 0600.")
-@click.option("--passphrase-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its first line.")
+@passphrase_option
 @_force
 def generate(profile: str, out: Path, passphrase_file: Path | None, force: bool) -> None:
     """Make a key pair and write it to one file, the secret part encrypted.
@@ -39,7 +36,7 @@ def generate(profile: str, out: Path, passphrase_file: Path | None, force: bool)
     if PROFILES[profile].security_bits == 0:
         click.echo(f"Warning: {profile} gives no security; use it in tests only.", err=True)
     refuse_existing(out, force)
-    passphrase = _passphrase(passphrase_file, confirm=True)
+    passphrase = find_passphrase(passphrase_file, confirm=True)
     public, secret = generate_keypair(profile)
     write_secret(out, secret, passphrase, force=force)
     click.echo(f"{public!r} written to {out}")
@@ -84,19 +81,3 @@ def public(file: Path, out: Path, force: bool) -> None:
     key = read_public(file)
     write_public(out, key, force=force)
     click.echo(f"{key!r} written to {out}")
-
-
-def _passphrase(file: Path | None, *, confirm: bool) -> str:
-    """From the file, the environment or a prompt, in that order."""
-    if file is not None:
-        try:  # undecodable bytes become surrogates, which the key file refuses without telling them
-            lines = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-        except OSError as error:
-            raise KeyFileError(str(file), f"cannot be read ({error.strerror})", "check the path") from None
-        if not lines or not lines[0]:
-            raise KeyFileError(str(file), "has no passphrase in its first line", "write one there")
-        return lines[0]
-    if given := os.environ.get(PASSPHRASE_VARIABLE):
-        return given
-    prompted: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm)
-    return prompted

@@ -21,8 +21,8 @@ from sensecrypt.policies.situation import blocks_of
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.client import read_model
 from sensecrypt.protocol.envelope import seal
-from sensecrypt.protocol.keyserver import Opened
 from sensecrypt.protocol.messages import Aggregate, Proposal
+from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 

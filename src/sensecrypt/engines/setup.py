@@ -17,7 +17,7 @@ from sensecrypt.engines.work import Described, Done, Vector, describe_data, seal
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.envelope import seal
-from sensecrypt.protocol.keyserver import Opened
+from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
 from sensecrypt.rng import derive_rng
 

@@ -5,6 +5,7 @@ All positions are *slots*: the aggregator is not told which parameter a slot hol
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +87,14 @@ class Aggregate:
         except ValueError:
             raise Rejected("an aggregate without contributors") from None
         return cls(contributors, *_parse_body(fields["prefix"], arrays, round_))
+
+    def digest(self) -> bytes:
+        """A hash of the content: equal sums are equal, however their messages order their header."""
+        parts = (",".join(map(str, self.contributors)).encode(), self.mask.to_bits())
+        digest = hashlib.sha256()
+        for part in (*parts, self.ciphertexts.tobytes(), self.plain.tobytes()):
+            digest.update(len(part).to_bytes(8, "little") + part)
+        return digest.digest()
 
 
 @dataclass(frozen=True)

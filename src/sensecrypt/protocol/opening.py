@@ -30,7 +30,7 @@ def open_aggregate(
         try:
             in_slots[hidden] = secret.decrypt(aggregate.ciphertexts, aggregate.mask.count, workers=workers)
         except InvalidCiphertext as error:
-            raise Rejected(f"the aggregate does not decrypt: {error.problem}") from None
+            raise Rejected(f"the aggregate does not decrypt: {error.problem}", code="does-not-decrypt") from None
     if order is None:
         return in_slots
     values = np.empty_like(in_slots)

@@ -7,8 +7,9 @@ the key can read the upload. Use it to reproduce the paper, not to protect clien
 from __future__ import annotations
 
 from sensecrypt.crypto.scheme import DecryptionKey
-from sensecrypt.protocol.keyserver import KeyServer, Opened
+from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.messages import Aggregate
+from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.opening import open_aggregate
 from sensecrypt.protocol.round import Round
 

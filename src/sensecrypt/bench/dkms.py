@@ -1,0 +1,197 @@
+"""`sensecrypt bench dkms`: what the key service adds to the bare decryption, and how it bears a crowd."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from sensecrypt.crypto.keyfile import read_secret
+from sensecrypt.errors import ServiceError
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.client import model_format
+from sensecrypt.protocol.messages import Aggregate, Receipt, Upload
+from sensecrypt.protocol.receipts import receipt
+from sensecrypt.protocol.round import Round
+from sensecrypt.services.dkms.client import DkmsClient
+from sensecrypt.services.dkms.folder import Folder
+from sensecrypt.services.pki import create_authority, issue
+from sensecrypt.types import Mask
+
+PROFILE, RUN = "paillier-2048", "bench"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Medians, in seconds, of a model that is encrypted whole; and of clients that fetch it at once.
+
+    Attributes:
+        parameters: of the model.
+        ciphertexts: that they take.
+        workers: processes that decrypt, on both sides.
+        service_seconds: from the aggregator's request to the acknowledgement.
+        bare_seconds: of the same decryption called directly.
+        clients: that fetch the model at once, each over a new connection of its own.
+        fetch_p50_seconds: what half of them wait at most.
+        fetch_p99_seconds: what 99 of 100 wait at most.
+        fetch_bytes: of a model.
+    """
+
+    parameters: int
+    ciphertexts: int
+    workers: int
+    service_seconds: float
+    bare_seconds: float
+    clients: int
+    fetch_p50_seconds: float
+    fetch_p99_seconds: float
+    fetch_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """Service against bare calls."""
+        return self.service_seconds / self.bare_seconds
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A service of its own for the measurement."""
+
+    url: str
+    folder: Folder
+    pki: Path
+    passphrase: str
+
+    def party(self, role: str, name: str) -> DkmsClient:
+        if not (self.pki / f"{name}.crt").exists():
+            issue(self.pki, role=role, name=name, days=2)
+        files = self.pki / f"{name}.crt", self.pki / f"{name}.key"
+        return DkmsClient(self.url, certificate=files[0], key=files[1], authority=self.pki / "ca.crt")
+
+
+def run(
+    *, parameters: int, clients: int, workers: int, repeats: int, seed: int, on_step: Callable[[str], None]
+) -> Report:
+    """Both sides in turn, on the same processors; then the crowd."""
+    on_step("starting a service")
+    with tempfile.TemporaryDirectory() as folder, _service(Path(folder), workers) as running:
+        names = {client: f"client-{client}" for client in range(clients)}
+        with running.party("admin", "admin") as admin:
+            admin.register_run(RUN, size=parameters, profile=PROFILE, members=names, min_contributors=2)
+        rounds = _Rounds(running, parameters, clients, seed)
+        secret = read_secret(running.folder.key(RUN), running.passphrase)
+        took: dict[str, list[float]] = {"service": [], "bare": []}
+        for repeat in range(repeats + 1):  # the first does not count: the service reads its key
+            on_step(f"decryption {repeat} of {repeats}")
+            round_ = rounds.start(repeat)
+            message = rounds.aggregate.to_bytes(round_)
+            with running.party("aggregator", "aggregator") as aggregator:
+                aggregator.about()  # the connection stands
+                start = time.perf_counter()
+                aggregator.open(message, round_)
+                service = time.perf_counter() - start
+            start = time.perf_counter()
+            secret.decrypt(rounds.aggregate.ciphertexts, parameters, workers=workers)
+            if repeat:
+                took["service"].append(service)
+                took["bare"].append(time.perf_counter() - start)
+        on_step(f"{clients} clients at once")
+        waited, size = _crowd(running, round_, clients)
+        blocks = rounds.aggregate.mask.blocks
+        middle = median(took["service"]), median(took["bare"])
+        at = np.percentile(waited, [50, 99]).tolist()
+        return Report(parameters, blocks, workers, *middle, clients, at[0], at[1], size)
+
+
+class _Rounds:
+    """Rounds of one sum: its ciphertexts are made once, receipts anew for each."""
+
+    def __init__(self, running: _Running, parameters: int, clients: int, seed: int) -> None:
+        self._running, self._size = running, parameters
+        self._weights = dict.fromkeys(range(clients), 1 / clients)
+        rng, template = np.random.default_rng(seed), self._round(0)
+        form = model_format(template)
+        self._values = {client: form.encode(rng.normal(0, 0.1, parameters), 1 / clients) for client in (0, 1)}
+        with running.party("aggregator", "aggregator") as aggregator:
+            public = aggregator.public_key(RUN)
+        total, mask = RoundSum(template, public), Mask.prefix(template.blocks, size=parameters, block=template.block)
+        for client, values in self._values.items():
+            upload = Upload(client, mask, public.encrypt(values), values[:0])
+            total.add(upload.to_bytes(template), sender=client)
+        self.aggregate: Aggregate = total.close()
+
+    def start(self, number: int) -> Round:
+        """A registered round that has its receipts."""
+        round_ = self._round(number)
+        with self._running.party("aggregator", "aggregator") as aggregator:
+            aggregator.register_round(round_)
+        for client, values in self._values.items():
+            with self._running.party("client", f"client-{client}") as party:
+                signed = Receipt(client, receipt(values, party.receipt_seed(round_)))
+                party.send_receipt(signed.to_bytes(round_), round_)
+        return round_
+
+    def _round(self, number: int) -> Round:
+        return Round(RUN, number, 0, "model", self._size, get_profile(PROFILE), self._weights)
+
+
+def _crowd(running: _Running, round_: Round, clients: int) -> tuple[list[float], int]:
+    """Seconds that each client waits for its model, from the common start; and the model's bytes."""
+    waited, gate = [0.0] * clients, threading.Barrier(clients)
+    sizes: list[int] = []
+
+    def fetch(number: int, party: DkmsClient) -> None:
+        with party:
+            gate.wait()
+            start = time.perf_counter()
+            opened = party.model(round_)
+            waited[number] = time.perf_counter() - start
+            sizes.append(opened.values.size * round_.profile.slot_bits // 8)
+
+    parties = [running.party("client", f"client-{number}") for number in range(clients)]
+    threads = [threading.Thread(target=fetch, args=each) for each in enumerate(parties)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if len(sizes) != clients:
+        raise ServiceError("bench", f"{clients - len(sizes)} clients got no model", "try fewer clients")
+    return waited, sizes[0]
+
+
+@contextmanager
+def _service(folder: Path, workers: int) -> Iterator[_Running]:
+    pki, state, passphrase = folder / "pki", Folder(folder / "service"), secrets.token_urlsafe(16)
+    create_authority(pki, days=2)
+    certificate, key = issue(pki, role="server", name="dkms", hosts=("127.0.0.1",), days=2)
+    state.create(passphrase)
+    options = {"--folder": state.path, "--ca": pki / "ca.crt", "--certificate": certificate, "--key": key, "--port": 0}
+    flat = [str(part) for option in {**options, "--workers": workers}.items() for part in option]
+    process = subprocess.Popen(  # noqa: S603  (our own command)
+        [sys.executable, "-m", "sensecrypt", "dkms", "serve", *flat],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "SENSECRYPT_PASSPHRASE": passphrase},
+    )
+    try:
+        line = process.stdout.readline() if process.stdout is not None else ""
+        if not line.startswith("Listening on "):
+            raise ServiceError("bench", "the service did not start", "see the line above")
+        yield _Running(line.split()[-1], state, pki, passphrase)
+    finally:
+        process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

@@ -1,0 +1,95 @@
+"""`sensecrypt dkms …`: the key server as a service."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from sensecrypt.cli.passphrase import find_passphrase, passphrase_option
+from sensecrypt.errors import MissingExtra
+
+_folder = click.option("--folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Its state.")
+_file = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group()
+def dkms() -> None:
+    """Run the key server as a service of its own, and check what it did."""
+
+
+@dkms.command()
+@_folder
+@passphrase_option
+def init(folder: Path, passphrase_file: Path | None) -> None:
+    """Make the folder of a key service.
+
+    The passphrase comes from --passphrase-file, else from $SENSECRYPT_PASSPHRASE, else from a prompt.
+    """
+    from sensecrypt.services.dkms.folder import Folder
+
+    head = Folder(folder).create(find_passphrase(passphrase_file, confirm=True))
+    click.echo(f"Key service made in {folder}; its limits are in {folder / 'policy.toml'}.")
+    click.echo(f"Audit head {head}")
+
+
+@dkms.command()
+@_folder
+@click.option("--ca", "authority", required=True, type=_file, help="Certificate of who issues certificates.")
+@click.option("--certificate", required=True, type=_file, help="The service's own.")
+@click.option("--key", required=True, type=_file, help="The certificate's key.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=8443, show_default=True, type=click.IntRange(0, 65535), help="0: any free one.")
+@click.option(
+    "--workers",
+    default=os.cpu_count() or 1,
+    type=click.IntRange(1, 1024),
+    help="Processes that decrypt.  [default: one a processor]",
+)
+@passphrase_option
+def serve(
+    folder: Path,
+    authority: Path,
+    certificate: Path,
+    key: Path,
+    host: str,
+    port: int,
+    workers: int,
+    passphrase_file: Path | None,
+) -> None:
+    """Run the key service until it is told to stop (Ctrl-C or SIGTERM)."""
+    try:
+        from sensecrypt.services.dkms.serve import Endpoint
+        from sensecrypt.services.dkms.serve import serve as run_service
+    except ImportError:
+        raise MissingExtra("the key service", "dkms") from None
+    from sensecrypt.services.dkms.folder import Folder
+
+    endpoint = Endpoint(host, port, certificate, key, authority)
+    phrase = find_passphrase(passphrase_file, confirm=False)
+    run_service(
+        Folder(folder), phrase, endpoint, workers=workers, on_ready=lambda url: click.echo(f"Listening on {url}")
+    )
+
+
+@dkms.command()
+@_folder
+@click.option("--head", "noted", help="A head that an earlier check printed: the log must go on from it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def audit(folder: Path, noted: str | None, as_json: bool) -> None:
+    """Check that no line of the audit log was changed, removed or cut off; also while the service runs.
+
+    Keep the printed head somewhere else: with --head, a later check notices even if log and database were rewritten.
+    """
+    from sensecrypt.services.dkms.audit import Head
+    from sensecrypt.services.dkms.folder import Folder, verify_log
+
+    head, waiting = verify_log(Folder(folder), noted=None if noted is None else Head.parse(noted))
+    if as_json:
+        click.echo(json.dumps({"lines": head.number, "head": str(head), "waiting": waiting}))
+        return
+    later = f", {waiting} of them in the database until the next start" if waiting else ""
+    click.echo(f"The audit log is whole: {head.number:,} lines{later}.")
+    click.echo(f"Audit head {head}")

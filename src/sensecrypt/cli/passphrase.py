@@ -1,0 +1,32 @@
+"""Where a passphrase comes from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from sensecrypt.errors import KeyFileError
+
+PASSPHRASE_VARIABLE = "SENSECRYPT_PASSPHRASE"  # noqa: S105  (the variable's name, not a passphrase)
+
+passphrase_option = click.option(
+    "--passphrase-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Its first line."
+)
+
+
+def find_passphrase(file: Path | None, *, confirm: bool) -> str:
+    """From the file, the environment or a prompt, in that order."""
+    if file is not None:
+        try:  # undecodable bytes become surrogates, which the key file refuses without telling them
+            lines = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        except OSError as error:
+            raise KeyFileError(str(file), f"cannot be read ({error.strerror})", "check the path") from None
+        if not lines or not lines[0]:
+            raise KeyFileError(str(file), "has no passphrase in its first line", "write one there")
+        return lines[0]
+    if given := os.environ.get(PASSPHRASE_VARIABLE):
+        return given
+    prompted: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm)
+    return prompted

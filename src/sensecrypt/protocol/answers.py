@@ -1,0 +1,100 @@
+"""What a key server answers: seeds, orders and models to clients, acknowledgements to the aggregator.
+
+An acknowledgement says that a sum was opened and whose uploads are in it, and nothing of the sum itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt import checks
+from sensecrypt.errors import InvalidInput, Rejected
+from sensecrypt.protocol.envelope import seal, unseal
+from sensecrypt.protocol.ledger import Ranking
+from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.round import Round
+
+_Tensors = dict[str, tuple[npt.DTypeLike, int]]
+_BYTES: _Tensors = {"seed": (np.dtype(np.uint8), 1)}
+_RANKING: _Tensors = {"order": (np.dtype("<u4"), 1), "profile": (np.dtype("<f8"), 1)}
+
+
+@dataclass(frozen=True)
+class Acknowledgement:
+    """A sum was opened.
+
+    Attributes:
+        contributors: whose uploads are in it.
+        weight: Σ p_i over them.
+    """
+
+    contributors: tuple[int, ...]
+    weight: float
+
+    def to_bytes(self) -> bytes:
+        """The message."""
+        return seal("acknowledgement", _contribution(self.contributors, self.weight), {})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Acknowledgement:
+        """Read a message, or raise `Rejected`."""
+        fields, _ = unseal(data, "acknowledgement", header={"contributors": str, "weight": str}, tensors={})
+        return cls(*_read_contribution(fields["contributors"], fields["weight"]))
+
+
+def seal_seed(seed: bytes) -> bytes:
+    """A seed as it travels to a client."""
+    return seal("seed", {}, {"seed": np.frombuffer(seed, dtype=np.uint8)})
+
+
+def read_seed(data: bytes) -> bytes:
+    """The seed in such a message."""
+    _, arrays = unseal(data, "seed", header={}, tensors=_BYTES)
+    return arrays["seed"].tobytes()
+
+
+def seal_ranking(ranking: Ranking) -> bytes:
+    """A cluster's order as it travels to a member: four bytes a parameter, and its profile."""
+    tensors = {"order": ranking.order.astype("<u4"), "profile": ranking.profile.astype("<f8")}
+    return seal("ranking", {}, tensors)
+
+
+def read_ranking(data: bytes) -> Ranking:
+    """The order in such a message."""
+    _, arrays = unseal(data, "ranking", header={}, tensors=_RANKING)
+    try:
+        order = checks.permutation("order", arrays["order"].astype(np.int64), arrays["order"].size)
+        return Ranking(order, checks.finite_vector("profile", arrays["profile"]))
+    except InvalidInput as error:
+        raise Rejected(f"an impossible order: {error.problem}") from None
+
+
+def seal_opened(opened: Opened, round_: Round) -> bytes:
+    """A cluster's opened sum as it travels to a member: values in their slot's width, as uploads have them."""
+    values = opened.values.astype(f"<i{round_.profile.slot_bits // 8}")
+    return seal("opened", _contribution(opened.contributors, opened.weight), {"values": values})
+
+
+def read_opened(data: bytes, round_: Round) -> Opened:
+    """The sum in such a message."""
+    kind = np.dtype(f"<i{round_.profile.slot_bits // 8}")
+    header = {"contributors": str, "weight": str}
+    fields, arrays = unseal(data, "opened", header=header, tensors={"values": (kind, 1)})
+    if arrays["values"].size != round_.size:
+        raise Rejected(f"a sum of {arrays['values'].size:,} values, the model has {round_.size:,}")
+    contributors, weight = _read_contribution(fields["contributors"], fields["weight"])
+    return Opened(arrays["values"].astype(np.int64), weight, contributors)
+
+
+def _contribution(contributors: tuple[int, ...], weight: float) -> dict[str, str | int]:
+    return {"contributors": ",".join(map(str, contributors)), "weight": weight.hex()}
+
+
+def _read_contribution(contributors: str, weight: str) -> tuple[tuple[int, ...], float]:
+    try:
+        return tuple(int(client) for client in contributors.split(",")), float.fromhex(weight)
+    except (ValueError, OverflowError):
+        raise Rejected("damaged message: contributors and their weight cannot be read") from None

@@ -1,0 +1,114 @@
+"""What a key server must not forget, and where it is kept: in memory here, in a database in a service.
+
+Every method is atomic. A ledger that several threads use sees to it that of two receipts of one client, or two openings
+of one round, exactly one is kept.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from sensecrypt import checks
+from sensecrypt.errors import Rejected
+from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.round import Round
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """A cluster's order of the parameters.
+
+    Attributes:
+        order: slot s holds parameter order[s].
+        profile: the cluster's mean sensitivity of each block along it.
+    """
+
+    order: checks.IntVector
+    profile: checks.FloatVector
+
+
+class Ledger(Protocol):
+    """The memory of a key server."""
+
+    @property
+    def root(self) -> bytes:
+        """What all seeds are derived from: 32 random bytes, always the same."""
+
+    def ranking(self, run: str, cluster: int) -> Ranking | None:
+        """The cluster's latest order, if it has one."""
+
+    def ranking_of(self, round_: Round) -> Ranking | None:
+        """The order that the members of this round were told."""
+
+    def keep_ranking(self, run: str, cluster: int, ranking: Ranking) -> None:
+        """A new order for the cluster."""
+
+    def keep_receipt(self, round_: Round, client: int, value: int) -> bool:
+        """Keep a client's receipt; False, and nothing is changed, if there is one already."""
+
+    def receipts(self, round_: Round) -> Mapping[int, int]:
+        """All receipts of the round, by client."""
+
+    def was_opened(self, round_: Round) -> bool:
+        """Whether a sum of this round was decrypted and verified."""
+
+    def keep_opened(self, round_: Round, opened: Opened) -> None:
+        """The round is opened from now on; `Rejected` if it was before."""
+
+
+class MemoryLedger:
+    """Forgets everything when its process ends: for a key server that lives as long as the run."""
+
+    def __init__(self) -> None:
+        """Empty; its root comes from the operating system."""
+        self._root = secrets.token_bytes(32)
+        self._rankings: dict[tuple[str, int], Ranking] = {}
+        self._receipts: dict[tuple[str | int, ...], dict[int, int]] = {}
+        self._opened: set[tuple[str | int, ...]] = set()
+
+    @property
+    def root(self) -> bytes:
+        """What all seeds are derived from."""
+        return self._root
+
+    def ranking(self, run: str, cluster: int) -> Ranking | None:
+        """The cluster's latest order, if it has one."""
+        return self._rankings.get((run, cluster))
+
+    def ranking_of(self, round_: Round) -> Ranking | None:
+        """The latest: in one process, no order changes while a round goes on."""
+        return self.ranking(round_.run, round_.cluster)
+
+    def keep_ranking(self, run: str, cluster: int, ranking: Ranking) -> None:
+        """A new order for the cluster."""
+        self._rankings[run, cluster] = ranking
+
+    def keep_receipt(self, round_: Round, client: int, value: int) -> bool:
+        """Keep a client's receipt, if it is the first."""
+        kept = self._receipts.setdefault(_key(round_), {})
+        if client in kept:
+            return False
+        kept[client] = value
+        return True
+
+    def receipts(self, round_: Round) -> Mapping[int, int]:
+        """All receipts of the round, by client."""
+        return self._receipts.get(_key(round_), {})
+
+    def was_opened(self, round_: Round) -> bool:
+        """Whether a sum of this round was decrypted and verified."""
+        return _key(round_) in self._opened
+
+    def keep_opened(self, round_: Round, opened: Opened) -> None:  # noqa: ARG002  (whoever asked has the values)
+        """The round is opened from now on, and its receipts are forgotten."""
+        if _key(round_) in self._opened:
+            raise Rejected("this sum was decrypted already", code="already-decrypted")
+        self._opened.add(_key(round_))
+        self._receipts.pop(_key(round_), None)
+
+
+def _key(round_: Round) -> tuple[str | int, ...]:
+    return tuple(round_.header.values())

@@ -1,0 +1,22 @@
+"""What comes out of a decrypted and verified sum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sensecrypt.crypto.scheme import Ints
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A decrypted and verified sum.
+
+    Attributes:
+        values: Σ p_i·w_i in fixed point, in the parameters' natural order.
+        weight: Σ p_i over the contributors.
+        contributors: who they are.
+    """
+
+    values: Ints
+    weight: float
+    contributors: tuple[int, ...]

@@ -1,0 +1,1 @@
+"""Parties of the protocol as network services."""

@@ -1,0 +1,140 @@
+"""The audit log: one JSON line an event, each with the hash of the one before it.
+
+A changed or removed line breaks the chain. A cut-off tail leaves a chain that is whole, so the database keeps the
+number and hash of the last line as well; and whoever notes a head elsewhere (`sensecrypt dkms audit` prints it) can
+later prove that log and database were not both rewritten.
+
+A line is first committed to the database, together with the change that it tells of, and then appended to the file:
+lines that a crash kept from the file wait in the database and are appended at the next start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sensecrypt.errors import AuditFailed, ServiceError
+
+Facts = dict[str, str | int | float | bool | list[int]]
+MAX_TEXT = 200  # of any one fact: a log must not be filled by whoever chooses a long name
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last line of a log.
+
+    Attributes:
+        number: how many lines there are.
+        digest: hash of the last.
+    """
+
+    number: int = 0
+    digest: str = "0" * 64
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.digest}"
+
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        """Read what `str` wrote."""
+        number, _, digest = text.partition(":")
+        if not number.isdecimal() or len(number) > 18 or len(digest) != 64 or set(digest) - set("0123456789abcdef"):
+            raise ServiceError("head", "is no number and hash", "pass it as `sensecrypt dkms audit` printed it")
+        return cls(int(number), digest)
+
+
+def next_line(head: Head, facts: Facts, now: datetime) -> tuple[str, Head]:
+    """The line after `head`, and the head that it makes."""
+    short = {key: value[:MAX_TEXT] if isinstance(value, str) else value for key, value in facts.items()}
+    time = now.astimezone(UTC).isoformat(timespec="milliseconds")
+    fields = {"number": head.number + 1, "time": time, **short, "previous": head.digest}
+    digest = _digest(fields)
+    return json.dumps({**fields, "hash": digest}), Head(head.number + 1, digest)
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The complete lines of a log, one at a time; a last one without its end is not there yet."""
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                if line.endswith("\n"):
+                    yield line[:-1]
+    except FileNotFoundError:
+        raise AuditFailed(f"{path} is missing; restore it from a backup") from None
+    except (OSError, UnicodeDecodeError):
+        raise AuditFailed(f"{path} cannot be read as a log; restore it from a backup") from None
+
+
+def verify_chain(lines: Iterator[str], *, known: Sequence[Head] = ()) -> tuple[Head, str | None]:
+    """The head of an unbroken chain that passes through all `known` heads, and the time of its last line.
+
+    Raises:
+        AuditFailed: names the first line that is wrong.
+    """
+    head, time = Head(), None
+    expected = {each.number: each.digest for each in known}
+    for line in lines:
+        fields = _parse(line, head.number + 1)
+        digest = fields.pop("hash", None)
+        if fields.get("number") != head.number + 1 or fields.get("previous") != head.digest:
+            raise AuditFailed(f"line {head.number + 1} does not follow the one before it: lines were removed or moved")
+        if digest != _digest(fields):
+            raise AuditFailed(f"line {head.number + 1} was altered")
+        head, time = Head(head.number + 1, digest), str(fields.get("time"))
+        if expected.pop(head.number, digest) != digest:
+            raise AuditFailed(f"line {head.number} is not the one that was noted: the log was rewritten")
+    if missing := [number for number in expected if number > 0]:
+        raise AuditFailed(f"the log ends at line {head.number}, line {max(missing)} is known: its tail was cut off")
+    return head, time
+
+
+def added_lines(found: Head, stored: Head) -> AuditFailed:
+    """The error of a log that is longer than the database says."""
+    return AuditFailed(f"the log has {found.number} lines, the database knows of {stored.number}: lines were added")
+
+
+def append(path: Path, lines: Sequence[str]) -> None:
+    """Add lines to the file, and see them to the disk."""
+    with path.open("ab") as file:
+        file.write("".join(f"{line}\n" for line in lines).encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def repair(path: Path, waiting: Sequence[tuple[int, str]]) -> None:
+    """After a crash: append the lines that wait in the database and are not in the file."""
+    with path.open("rb+") as file:
+        count, whole, torn = 0, 0, b""
+        for line in file:
+            if line.endswith(b"\n"):
+                count, whole = count + 1, whole + len(line)
+            else:
+                torn = line
+        missing = [text for number, text in waiting if number > count]
+        if torn and not (missing and missing[0].encode().startswith(torn)):
+            raise AuditFailed("the log ends in a line that nobody wrote; restore it from a backup")
+        file.seek(whole)
+        file.truncate()
+        file.write("".join(f"{text}\n" for text in missing).encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _parse(line: str, number: int) -> dict[str, Any]:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise AuditFailed(f"line {number} was altered")
+    return fields
+
+
+def _digest(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,122 @@
+"""The key server's memory in the database, each change with its audit line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sensecrypt.errors import Rejected
+from sensecrypt.protocol.answers import read_ranking, seal_opened, seal_ranking
+from sensecrypt.protocol.ledger import Ranking
+from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.round import Round
+from sensecrypt.services.dkms.audit import Facts
+from sensecrypt.services.dkms.certificates import Identity
+from sensecrypt.services.dkms.registry import Place, facts_of, place_of
+from sensecrypt.services.dkms.sealing import Sealer
+from sensecrypt.services.dkms.store import Store, Transaction
+
+_OPENING = "WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
+_ATTEMPT = "WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
+
+
+class DatabaseLedger:
+    """What `protocol.ledger.Ledger` asks for, on behalf of one party."""
+
+    def __init__(self, store: Store, root: bytes, who: Identity, *, number: int = -1) -> None:
+        """A ledger whose audit lines name `who`, and whose orders are those of round `number`."""
+        self._store, self._root, self._who, self._number = store, root, who, number
+        self._sealer = Sealer(root)
+
+    @property
+    def root(self) -> bytes:
+        """What all seeds are derived from."""
+        return self._root
+
+    def ranking(self, run: str, cluster: int) -> Ranking | None:
+        """The cluster's latest order, if it has one."""
+        sql = "SELECT number, ranking FROM rankings WHERE (run, cluster) = (?, ?) ORDER BY id DESC LIMIT 1"
+        return self._open_ranking(run, cluster, self._store.run(lambda transaction: transaction.row(sql, run, cluster)))
+
+    def ranking_of(self, round_: Round) -> Ranking | None:
+        """The order that was the latest when the round was registered."""
+        sql = f"SELECT number, ranking FROM rankings WHERE id = (SELECT ranking FROM rounds {_ATTEMPT})"  # noqa: S608
+        row = self._store.run(lambda transaction: transaction.row(sql, *place_of(round_).all))
+        return self._open_ranking(round_.run, round_.cluster, row)
+
+    def keep_ranking(self, run: str, cluster: int, ranking: Ranking) -> None:
+        """A new order for the cluster; a second one of the same round changes nothing."""
+        number = self._number
+        sealed = self._sealer.seal(seal_ranking(ranking), "ranking", run, cluster, number)
+
+        def work(transaction: Transaction) -> None:
+            sql = "SELECT 1 FROM rankings WHERE (run, cluster, number) = (?, ?, ?)"
+            if transaction.row(sql, run, cluster, number) is None:
+                sql = "INSERT INTO rankings (run, cluster, number, ranking) VALUES (?, ?, ?, ?)"
+                transaction.change(sql, run, cluster, number, sealed)
+                facts: Facts = {"run": run, "cluster": cluster, "round": number}
+                transaction.note({"event": "order-made", **self._by, **facts})
+
+        self._store.run(work)
+
+    def keep_receipt(self, round_: Round, client: int, value: int) -> bool:
+        """Keep a client's receipt, if it is the first."""
+        place = place_of(round_)
+        sealed = self._sealer.seal(str(value).encode(), "receipt", *place.all, client)
+
+        def work(transaction: Transaction) -> bool:
+            sql = "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            if not transaction.change(sql, *place.all, client, sealed):
+                return False
+            transaction.note({"event": "receipt-taken", **self._by, **facts_of(place), "client": client})
+            return True
+
+        return self._store.run(work)
+
+    def receipts(self, round_: Round) -> Mapping[int, int]:
+        """All receipts of the round, by client."""
+        place = place_of(round_)
+        sql = f"SELECT client, value FROM receipts {_ATTEMPT}"  # noqa: S608  (constants)
+        rows = self._store.run(lambda transaction: transaction.rows(sql, *place.all))
+        return {client: int(self._sealer.open(value, "receipt", *place.all, client)) for client, value in rows}
+
+    def was_opened(self, round_: Round) -> bool:
+        """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
+        return self._store.run(lambda transaction: _is_opened(transaction, place_of(round_)))
+
+    def keep_opened(self, round_: Round, opened: Opened) -> None:
+        """The sum, sealed, with the audit line that it was decrypted: both or neither."""
+        place = place_of(round_)
+        result = self._sealer.seal(seal_opened(opened, round_), "opened", *place.round)
+        who = ",".join(map(str, opened.contributors))
+
+        def work(transaction: Transaction) -> None:
+            if _is_opened(transaction, place):
+                raise Rejected("this sum was decrypted already", code="already-decrypted")
+            sql = f"UPDATE openings SET result = ?, contributors = ?, weight = ? {_OPENING}"  # noqa: S608  (constants)
+            transaction.change(sql, result, who, opened.weight, *place.round)
+            facts = {**facts_of(place), "clients": list(opened.contributors)}
+            transaction.note({"event": "decrypted", **self._by, **facts})
+
+        self._store.run(work)
+
+    def result(self, place: Place) -> bytes | None:
+        """The opened sum as it travels to members, if there is one."""
+        sql = f"SELECT result FROM openings {_OPENING}"  # noqa: S608  (constants)
+        row = self._store.run(lambda transaction: transaction.row(sql, *place.round))
+        if row is None or row[0] is None:
+            return None
+        return self._sealer.open(row[0], "opened", *place.round)
+
+    @property
+    def _by(self) -> dict[str, str]:
+        return {"role": self._who.role, "name": self._who.name}
+
+    def _open_ranking(self, run: str, cluster: int, row: tuple[int, bytes] | None) -> Ranking | None:
+        if row is None:
+            return None
+        return read_ranking(self._sealer.open(row[1], "ranking", run, cluster, row[0]))
+
+
+def _is_opened(transaction: Transaction, place: Place) -> bool:
+    row = transaction.row(f"SELECT result IS NOT NULL FROM openings {_OPENING}", *place.round)  # noqa: S608
+    return row is not None and bool(row[0])

@@ -1,0 +1,93 @@
+"""What the operator allows, whatever anybody asks for: `policy.toml` in the service's folder."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from sensecrypt import checks
+from sensecrypt.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The limits.
+
+    Attributes:
+        min_contributors: the fewest clients in a sum; a run may ask for more.
+        max_parameters: the largest model.
+        max_members: the most clients of a run.
+        failures_per_round: how many sums that fail after decryption a round may have; then it is closed.
+        openings_at_once: how many sums may wait for decryption, each holding its body in memory.
+        decryptions_per_minute: of all aggregators together.
+        requests_per_second: of one certificate, on average.
+        burst: of one certificate, at once.
+        body_seconds: how long a body may take to arrive.
+        allow_insecure: whether profiles without security may be used; for tests.
+        denied: names of certificates that are shut out, until they expire.
+    """
+
+    min_contributors: int = 2
+    max_parameters: int = 100_000_000
+    max_members: int = 10_000
+    failures_per_round: int = 3
+    openings_at_once: int = 4
+    decryptions_per_minute: int = 60
+    requests_per_second: int = 50
+    burst: int = 200
+    body_seconds: int = 120
+    allow_insecure: bool = False
+    denied: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse limits that protect nothing, or let nothing through."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "allow_insecure":
+                if not isinstance(value, bool):
+                    raise InvalidInput(field.name, f"is {value!r}", "write true or false")
+            elif field.name == "denied":
+                if not all(isinstance(name, str) for name in value):
+                    raise InvalidInput(field.name, "are not all names", 'write a list such as ["phone-3"]')
+            else:
+                checks.whole(field.name, value, low=2 if field.name == "min_contributors" else 1, high=2**40)
+
+
+DEFAULT_TEXT = """\
+# What this key service allows, whatever anybody asks for. Read at start.
+min_contributors = 2          # the fewest clients in a sum; a run may ask for more
+max_parameters = 100_000_000  # the largest model
+max_members = 10_000          # the most clients of a run
+failures_per_round = 3        # sums that fail after decryption; then the round is closed
+openings_at_once = 4          # sums that may wait for decryption
+decryptions_per_minute = 60   # of all aggregators together
+requests_per_second = 50      # of one certificate, on average
+burst = 200                   # of one certificate, at once
+body_seconds = 120            # for a body to arrive
+allow_insecure = false        # profiles without security, for tests
+denied = []                   # names of certificates that are shut out, until they expire
+"""
+
+
+def read_policy(path: Path) -> Policy:
+    """The policy in that file; what it does not name is as above."""
+    try:
+        settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read ({error.strerror})", "run: sensecrypt dkms init") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(str(path), f"is no TOML ({error})", "write lines such as: burst = 200") from None
+    known = [field.name for field in fields(Policy)]
+    for key in settings:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            fix = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(known)}"
+            raise InvalidInput(key, "is no key of a policy", fix)
+    if "denied" in settings:
+        if not isinstance(settings["denied"], list):
+            raise InvalidInput("denied", "is no list", 'write a list such as ["phone-3"]')
+        settings["denied"] = tuple(settings["denied"])
+    return Policy(**settings)

@@ -1,0 +1,82 @@
+"""Every refusal there is: its HTTP status and what to do about it. Answers are problem documents (RFC 9457)."""
+
+from __future__ import annotations
+
+import json
+
+from sensecrypt.errors import Refused, Rejected
+
+MEDIA_TYPE = "application/problem+json"
+
+_AGAIN = "send it again later; nothing was lost, and nothing happens twice"
+PROBLEMS: dict[str, tuple[int, str]] = {
+    "no-certificate": (401, "connect with a client certificate of this service's authority"),
+    "handshake-failed": (401, "use a certificate of this service's authority, valid today"),
+    "no-role": (403, "ask for a certificate with a role"),
+    "denied": (403, "this name was shut out by the policy: ask the operator"),
+    "wrong-role": (403, "ask with a certificate of the role that this is for"),
+    "not-a-member": (403, "ask for your own cluster of a round that you are a member of"),
+    "other-version": (400, "install the same version of sensecrypt on both sides"),
+    "unknown-run": (404, "have an admin register the run first"),
+    "unknown-round": (404, "have the aggregator register the round first"),
+    "not-found": (404, "see /openapi.json for what there is"),
+    "not-opened": (404, "ask again after the aggregator has submitted the round's sum"),
+    "no-order": (404, "use the natural order, or sum sensitivities first"),
+    "wrong-method": (405, "see /openapi.json for what there is"),
+    "broken-off": (400, _AGAIN),
+    "too-slow": (408, _AGAIN),
+    "conflict": (409, "use another name, or send what was sent before"),
+    "already-decrypted": (409, "go on with the next round: a sum is decrypted once"),
+    "claimed": (409, "send the aggregate that was sent first, or start the round's next attempt"),
+    "superseded": (409, "go on with the round's latest attempt"),
+    "doubled-receipt": (409, "a client signs once for a round: start the round's next attempt"),
+    "two-clusters": (409, "put every client into one cluster a round"),
+    "too-long": (413, "send the message of this round, of the registered model"),
+    "invalid-request": (422, "see /openapi.json for what it must look like"),
+    "rejected": (422, "send a message that this version's protocol made, for this round"),
+    "outside-policy": (422, "change the request, or have the operator change policy.toml"),
+    "too-few-contributors": (422, "wait for more uploads, or start the round again with more members"),
+    "doubled-contributor": (422, "name every contributor once"),
+    "no-receipt": (422, "wait for the receipt, or leave that client's upload out"),
+    "receipts-mismatch": (422, "add up the round again from its uploads"),
+    "does-not-decrypt": (422, "add up the round again from its uploads"),
+    "too-many-failures": (429, "go on with the next round, and look for the faulty upload"),
+    "rate-limited": (429, _AGAIN),
+    "internal": (500, "look into the service's log"),
+    "storage": (503, "look after the disk that the service's folder is on"),
+    "busy": (503, _AGAIN),
+    "decryption-failed": (503, _AGAIN),
+}
+
+
+def refused(code: str, reason: str) -> Refused:
+    """A refusal with the fix that goes with its code."""
+    return Refused(code, reason, PROBLEMS[code][1])
+
+
+def from_rejected(error: Rejected) -> Refused:
+    """What the protocol refuses, as the service tells it."""
+    code = error.code if error.code in PROBLEMS else "rejected"
+    return refused(code, str(error))
+
+
+def status_of(error: Refused) -> int:
+    """The HTTP status of a refusal."""
+    return PROBLEMS.get(error.code, (400, ""))[0]
+
+
+def document(error: Refused) -> bytes:
+    """The body of the answer."""
+    title = error.code.replace("-", " ")
+    fields = {"title": title, "status": status_of(error), "code": error.code, "detail": error.reason, "fix": error.fix}
+    return json.dumps(fields).encode()
+
+
+def read_document(body: bytes, status: int) -> Refused:
+    """The refusal in such an answer; also where something else, a proxy say, has answered."""
+    try:
+        fields = json.loads(body)
+        return Refused(str(fields["code"]), str(fields["detail"]), str(fields["fix"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        fix = "check the address: is it this service, and is no proxy in between?"
+        return Refused("unknown", f"an answer of status {status} that is not of this service", fix)

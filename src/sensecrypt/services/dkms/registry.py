@@ -1,0 +1,220 @@
+"""Runs and rounds: who registered what, and who is a member."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.descriptions import describe_round, read_round
+from sensecrypt.protocol.round import Round
+from sensecrypt.services.dkms.audit import Facts
+from sensecrypt.services.dkms.certificates import Identity
+from sensecrypt.services.dkms.problems import refused
+from sensecrypt.services.dkms.store import Store, Transaction
+from sensecrypt.types import BoolVector
+
+_KEPT_ROUNDS = 256  # in memory
+
+
+@dataclass(frozen=True)
+class Run:
+    """What an admin registers.
+
+    Attributes:
+        run: its name.
+        size: parameters of the model.
+        profile: of its key pair.
+        members: the certificate's name of every client, by the client's number.
+        min_contributors: the fewest clients in a sum.
+        first: ranges [start, stop) of parameters that come first in every order.
+    """
+
+    run: str
+    size: int
+    profile: str
+    members: dict[int, str]
+    min_contributors: int
+    first: list[tuple[int, int]]
+
+    def client(self, name: str) -> int | None:
+        """The number of the client of that name."""
+        return self._numbers.get(name)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in self.members.items()}
+
+    def flags(self) -> BoolVector | None:
+        """`first` as one bool a parameter."""
+        if not self.first:
+            return None
+        flags = np.zeros(self.size, dtype=bool)
+        for start, stop in self.first:
+            flags[start:stop] = True
+        return flags
+
+    def text(self) -> str:
+        """As it stands in the database."""
+        fields: dict[str, Any] = asdict(self)
+        fields["members"] = {str(number): name for number, name in sorted(self.members.items())}
+        return json.dumps(fields, sort_keys=True)
+
+    @classmethod
+    def parse(cls, text: str) -> Run:
+        """Read what `text` wrote."""
+        fields = json.loads(text)
+        fields["members"] = {int(number): name for number, name in fields["members"].items()}
+        fields["first"] = [(start, stop) for start, stop in fields["first"]]
+        return cls(**fields)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which round a request is about."""
+
+    run: str
+    number: int
+    cluster: int
+    purpose: str
+    attempt: int
+
+    @property
+    def round(self) -> tuple[str, int, int, str]:
+        """Whatever the attempt."""
+        return self.run, self.number, self.cluster, self.purpose
+
+    @property
+    def all(self) -> tuple[str, int, int, str, int]:
+        """With the attempt."""
+        return (*self.round, self.attempt)
+
+
+def place_of(round_: Round) -> Place:
+    """Where a round is kept."""
+    return Place(round_.run, round_.number, round_.cluster, round_.purpose, round_.attempt)
+
+
+class Registry:
+    """Runs and rounds in the database."""
+
+    def __init__(self, store: Store) -> None:
+        """Of this store; what was read once is kept in memory, as it never changes."""
+        self._store = store
+        self._runs: dict[str, Run] = {}
+        self._rounds: OrderedDict[Place, Round] = OrderedDict()
+
+    def run(self, name: str) -> Run:
+        """The run of that name."""
+        found = self.find_run(name)
+        if found is None:
+            raise refused("unknown-run", "there is no run of that name")
+        return found
+
+    def find_run(self, name: str) -> Run | None:
+        """The run of that name, if there is one."""
+        if name not in self._runs:
+            sql = "SELECT description FROM runs WHERE run = ?"
+            row = self._store.run(lambda transaction: transaction.row(sql, name))
+            if row is None:
+                return None
+            self._runs[name] = Run.parse(row[0])
+        return self._runs[name]
+
+    def add_run(self, run: Run, fingerprint: str, who: Identity) -> None:
+        """Keep a run whose key pair has been made."""
+
+        def work(transaction: Transaction) -> None:
+            transaction.change("INSERT INTO runs VALUES (?, ?, ?)", run.run, run.text(), fingerprint)
+            facts: Facts = {"run": run.run, "profile": run.profile, "size": run.size, "members": len(run.members)}
+            transaction.note({"event": "run-registered", **_by(who), **facts, "fingerprint": fingerprint})
+
+        self._store.run(work)
+
+    def round(self, place: Place) -> Round:
+        """The round there."""
+        found = self._rounds.get(place)
+        if found is None:
+            sql = "SELECT description FROM rounds WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
+            row = self._store.run(lambda transaction: transaction.row(sql, *place.all))
+            if row is None:
+                raise refused("unknown-round", "there is no such round, or not this attempt of it")
+            found = self._rounds[place] = read_round(row[0])
+            if len(self._rounds) > _KEPT_ROUNDS:
+                self._rounds.popitem(last=False)
+        return found
+
+    def add_round(self, round_: Round, who: Identity) -> bool:
+        """Keep a round; False if it was registered before, exactly so."""
+        place, description = place_of(round_), describe_round(round_)
+
+        def work(transaction: Transaction) -> bool:
+            if _is_repeated(transaction, place, round_):
+                return False
+            _check_free(transaction, place, set(round_.weights))
+            ranking = None
+            if round_.purpose == "model":
+                sql = "SELECT max(id) FROM rankings WHERE (run, cluster) = (?, ?)"
+                ranking = (transaction.row(sql, round_.run, round_.cluster) or (None,))[0]
+            row = (*place.all, description, ranking)
+            transaction.change("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
+            facts = {"event": "round-registered", **_by(who), **facts_of(place)}
+            transaction.note({**facts, "clients": sorted(round_.weights)})
+            return True
+
+        return self._store.run(work)
+
+
+def facts_of(place: Place) -> dict[str, str | int]:
+    """A round in an audit line."""
+    return {
+        "run": place.run,
+        "round": place.number,
+        "cluster": place.cluster,
+        "purpose": place.purpose,
+        "attempt": place.attempt,
+    }
+
+
+def check_run(round_: Round, run: Run) -> None:
+    """Raise unless the round is one of the registered run, with its members."""
+    if (round_.size, round_.profile) != (run.size, get_profile(run.profile)):
+        raise refused("outside-policy", f"run {run.run} has {run.size:,} parameters and profile {run.profile}")
+    if not round_.weights.keys() <= run.members.keys():
+        raise refused("outside-policy", "a member of the round is not registered with the run")
+    if len(round_.weights) < run.min_contributors:
+        reason = f"the round has {len(round_.weights)} member(s), at least {run.min_contributors} must contribute"
+        raise refused("too-few-contributors", reason)
+
+
+def _is_repeated(transaction: Transaction, place: Place, round_: Round) -> bool:
+    sql = "SELECT description FROM rounds WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
+    known = transaction.row(sql, *place.all)
+    if known is not None and read_round(known[0]) != round_:
+        raise refused("conflict", "this attempt of the round was registered with other members or weights")
+    return known is not None
+
+
+def _check_free(transaction: Transaction, place: Place, members: set[int]) -> None:
+    """A new attempt comes after all others, before anything was decrypted, and takes nobody from another cluster."""
+    sql = "SELECT result IS NOT NULL FROM openings WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
+    opened = transaction.row(sql, *place.round)
+    if opened is not None and opened[0]:
+        raise refused("already-decrypted", "a sum of this round was decrypted; it cannot be started again")
+    sql = "SELECT max(attempt) FROM rounds WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
+    latest = (transaction.row(sql, *place.round) or (None,))[0]
+    if latest is not None and latest > place.attempt:
+        raise refused("superseded", f"attempt {latest} of this round has begun")
+    sql = "SELECT description FROM rounds WHERE (run, number, purpose) = (?, ?, ?) AND cluster != ?"
+    for (other,) in transaction.rows(sql, place.run, place.number, place.purpose, place.cluster):
+        if members & read_round(other).weights.keys():
+            raise refused("two-clusters", "a member of the round is in another cluster of the same round")
+
+
+def _by(who: Identity) -> dict[str, str]:
+    return {"role": who.role, "name": who.name}

@@ -1,0 +1,48 @@
+"""The database: one file, write-ahead logging, strict tables. What is secret in it is sealed."""
+
+from __future__ import annotations
+
+VERSION = 1
+
+_ROUND = "run TEXT NOT NULL, number INTEGER NOT NULL, cluster INTEGER NOT NULL, purpose TEXT NOT NULL"
+
+TABLES = f"""
+CREATE TABLE runs (
+    run TEXT PRIMARY KEY,
+    description TEXT NOT NULL,          -- as the admin registered it
+    fingerprint TEXT NOT NULL           -- of its key pair, which is in a file of its own
+) STRICT;
+CREATE TABLE rankings (
+    id INTEGER PRIMARY KEY,
+    run TEXT NOT NULL,
+    cluster INTEGER NOT NULL,
+    number INTEGER NOT NULL,            -- of the round whose sensitivities made it
+    ranking BLOB NOT NULL               -- sealed
+) STRICT;
+CREATE TABLE rounds (
+    {_ROUND}, attempt INTEGER NOT NULL,
+    description BLOB NOT NULL,          -- as the aggregator registered it
+    ranking INTEGER REFERENCES rankings (id),  -- the order that its members are told, fixed from the start
+    PRIMARY KEY (run, number, cluster, purpose, attempt)
+) STRICT;
+CREATE TABLE receipts (
+    {_ROUND}, attempt INTEGER NOT NULL, client INTEGER NOT NULL,
+    value BLOB NOT NULL,                -- sealed
+    PRIMARY KEY (run, number, cluster, purpose, attempt, client)
+) STRICT;
+CREATE TABLE openings (                 -- one a round, whatever its attempts
+    {_ROUND},
+    attempt INTEGER,                    -- whose sum entered decryption; none as long as all were refused
+    digest BLOB,                        -- of that sum
+    failures INTEGER NOT NULL DEFAULT 0,
+    result BLOB,                        -- sealed; there as soon as it is verified
+    contributors TEXT,
+    weight REAL,
+    PRIMARY KEY (run, number, cluster, purpose)
+) STRICT;
+CREATE TABLE audit_waiting (number INTEGER PRIMARY KEY, line TEXT NOT NULL) STRICT;  -- until they are in the file
+CREATE TABLE audit_head (
+    only INTEGER PRIMARY KEY CHECK (only = 1), number INTEGER NOT NULL, digest TEXT NOT NULL
+) STRICT;
+PRAGMA user_version = {VERSION};
+"""

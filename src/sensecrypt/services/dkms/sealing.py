@@ -1,0 +1,63 @@
+"""What must not stand in the database in the clear, and the file that holds the key to it.
+
+The root is 32 random bytes. Seeds that clients get are derived from it, and so is the key that encrypts orders,
+receipts and models in the database (AES-256-GCM, each bound to its place). The root's file is encrypted under the
+passphrase just as key files are.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from sensecrypt.crypto import passphrase as passphrases
+from sensecrypt.crypto import publicfile
+from sensecrypt.errors import KeyFileError, ServiceError
+
+FORMAT, VERSION = "sensecrypt-dkms-root", 1
+_NONCE_BYTES = 12
+
+
+def create_root(path: Path, passphrase: str) -> bytes:
+    """A new root, written to `path`."""
+    root = secrets.token_bytes(32)
+    fields = passphrases.sealed({"format": FORMAT, "version": VERSION}, root, passphrase)
+    publicfile.write_fields(path, fields, mode=0o600, force=False)
+    return root
+
+
+def read_root(path: Path, passphrase: str) -> bytes:
+    """The root in that file."""
+    fields = publicfile.read_fields(path)
+    if fields.get("format") != FORMAT:
+        raise KeyFileError(str(path), "holds no root of a key service", "pass the folder that `dkms init` made")
+    return passphrases.unsealed(path, fields, passphrase)
+
+
+class Sealer:
+    """Encrypts what goes into the database."""
+
+    def __init__(self, root: bytes) -> None:
+        """With a key of its own, derived from the root."""
+        self._cipher = AESGCM(hmac.digest(root, b"database", "sha256"))
+
+    def seal(self, data: bytes, *place: str | int) -> bytes:
+        """Ciphertext that opens only at the same place."""
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, data, _label(place))
+
+    def open(self, data: bytes, *place: str | int) -> bytes:
+        """The inverse."""
+        try:
+            return self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _label(place))
+        except (InvalidTag, ValueError):
+            raise ServiceError("the database", "was altered from outside", "restore it from a backup") from None
+
+
+def _label(place: tuple[str | int, ...]) -> bytes:
+    return "\x00".join(map(str, place)).encode()

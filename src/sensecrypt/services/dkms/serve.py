@@ -1,0 +1,126 @@
+"""`sensecrypt dkms serve`: everything put together and run until it is told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from sensecrypt.errors import ServiceError
+from sensecrypt.services.dkms.app import create_app
+from sensecrypt.services.dkms.certificates import check_pair
+from sensecrypt.services.dkms.folder import Folder
+from sensecrypt.services.dkms.gate import Gate
+from sensecrypt.services.dkms.policy import read_policy
+from sensecrypt.services.dkms.refusals import Refusals
+from sensecrypt.services.dkms.sealing import read_root
+from sensecrypt.services.dkms.service import KeyService
+from sensecrypt.services.dkms.store import Store
+from sensecrypt.services.dkms.transport import CertifiedProtocol, server_context
+from sensecrypt.services.dkms.vaultkey import VaultProcess
+
+_CONNECTIONS = 2000  # beyond these, HTTP 503
+_KEEP_ALIVE_SECONDS, _SHUTDOWN_SECONDS = 30, 30
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where to listen, and as whom.
+
+    Attributes:
+        host: address.
+        port: 0 for any free one.
+        certificate: the server's own.
+        key: its key.
+        authority: who issues certificates of clients.
+    """
+
+    host: str
+    port: int
+    certificate: Path
+    key: Path
+    authority: Path
+
+
+def serve(
+    folder: Folder, passphrase: str, endpoint: Endpoint, *, workers: int, on_ready: Callable[[str], None]
+) -> None:
+    """Run the service until SIGINT or SIGTERM.
+
+    Args:
+        folder: its state.
+        passphrase: of its keys.
+        endpoint: where it listens.
+        workers: processes that decrypt.
+        on_ready: told the address once connections are accepted.
+    """
+    check_pair(endpoint.certificate, endpoint.key, endpoint.authority)
+    policy = read_policy(folder.policy)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(folder.held())
+        listener = stack.enter_context(_listen(endpoint))
+        root = read_root(folder.root, passphrase)
+        store = Store(folder.database, folder.log)
+        stack.callback(store.close)
+        vault = VaultProcess(passphrase)
+        stack.callback(vault.close)
+        service = KeyService(folder, root, store, vault, policy, workers=workers)
+        refusals = Refusals(store, service.metrics)
+        gate = Gate(create_app(service, refusals), policy, refusals, service.metrics)
+        config = uvicorn.Config(
+            gate,
+            http=CertifiedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=_CONNECTIONS,
+            backlog=_CONNECTIONS,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        )
+        config.load()
+        config.ssl = server_context(
+            endpoint.certificate, endpoint.key, endpoint.authority, on_failure=refusals.tell_handshake
+        )
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        store.note({"event": "started"})
+        host, port = listener.getsockname()[:2]
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again after it has stopped
+            signal.signal(number, lambda *_: None)
+        _Server(config, lambda: on_ready(f"https://{f'[{host}]' if ':' in host else host}:{port}")).run([listener])
+        store.note({"event": "stopped"})
+
+
+class _Server(uvicorn.Server):
+    """Tells when it accepts connections."""
+
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
+
+
+def _listen(endpoint: Endpoint) -> socket.socket:
+    where = f"{endpoint.host}:{endpoint.port}"
+    try:
+        family = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=_CONNECTIONS)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            fix = "end the other program, or choose another --port"
+            raise ServiceError(where, "is in use by another program", fix) from None
+        raise ServiceError(
+            where, f"cannot be listened on ({error.strerror})", "choose another --host or --port"
+        ) from None

@@ -1,0 +1,224 @@
+"""The service's state: a SQLite database and the audit log, written together by one thread.
+
+Whatever is asked for at the same time is committed together: two flushes to disk, not two for each. A caller is
+answered only after both.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sensecrypt.errors import AuditFailed, ServiceError
+from sensecrypt.services.dkms import audit, schema
+from sensecrypt.services.dkms.audit import Facts, Head
+from sensecrypt.services.dkms.problems import refused
+
+T = TypeVar("T")
+_log = logging.getLogger("sensecrypt.dkms")
+_MOST = 256  # requests in one commit
+_CLOCK_SLACK = timedelta(minutes=5)
+
+
+class Transaction:
+    """What a piece of work may do: read and change the database, and write down what it did."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Nothing noted yet."""
+        self._connection = connection
+        self.notes: list[Facts] = []
+
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        return self._connection.execute(sql, values).fetchall()
+
+    def row(self, sql: str, *values: object) -> tuple[Any, ...] | None:
+        """The only row of a query, or None."""
+        found: tuple[Any, ...] | None = self._connection.execute(sql, values).fetchone()
+        return found
+
+    def change(self, sql: str, *values: object) -> int:
+        """Execute a statement; how many rows it changed."""
+        return self._connection.execute(sql, values).rowcount
+
+    def note(self, facts: Facts) -> None:
+        """An audit line, written if and only if the changes are."""
+        self.notes.append(facts)
+
+
+class Store:
+    """Runs pieces of work one after another, each whole or not at all."""
+
+    def __init__(self, database: Path, log: Path) -> None:
+        """Open both, and finish what a crash interrupted."""
+        self._database, self._log = database, log
+        self._connection = connect(database)
+        try:
+            self._head = _recover(self._connection, log)
+        except BaseException:
+            self._connection.close()
+            raise
+        self._queue: queue.SimpleQueue[tuple[Callable[[Transaction], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._broken = self._closed = False
+        self._thread = threading.Thread(target=self._work, name="store", daemon=True)
+        self._thread.start()
+
+    @property
+    def broken(self) -> bool:
+        """Whether a write has failed: nothing is granted any more."""
+        return self._broken
+
+    @property
+    def head(self) -> Head:
+        """The audit log's last line."""
+        return self._head
+
+    def run(self, work: Callable[[Transaction], T]) -> T:
+        """Do a piece of work and wait until it is on disk; what it raises undoes it and is raised here."""
+        future: Future[T] = Future()
+        if self._closed:
+            raise refused("storage", "the service is stopping")
+        self._queue.put((work, future))
+        return future.result()
+
+    def note(self, facts: Facts) -> None:
+        """An audit line of its own."""
+        self.run(lambda transaction: transaction.note(facts))
+
+    def close(self) -> None:
+        """Finish what was asked for, and close the files."""
+        self._closed = True
+        self._queue.put(None)
+        self._thread.join()
+        self._connection.close()
+
+    def _work(self) -> None:
+        going = True
+        while going:
+            jobs = [self._queue.get()]
+            while len(jobs) < _MOST and jobs[-1] is not None:
+                try:
+                    jobs.append(self._queue.get_nowait())
+                except queue.Empty:
+                    break
+            going = jobs[-1] is not None
+            self._commit([job for job in jobs if job is not None])
+
+    def _commit(self, jobs: list[tuple[Callable[[Transaction], Any], Future[Any]]]) -> None:
+        """All jobs in one commit; each is answered after it, with its own result or exception."""
+        outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
+        head, lines = self._head, list[tuple[int, str]]()
+        try:
+            if self._broken:
+                raise sqlite3.OperationalError("an earlier write failed")
+            self._connection.execute("BEGIN IMMEDIATE")
+            for work, future in jobs:
+                result, error, notes = self._attempt(work)
+                for facts in notes:
+                    line, head = audit.next_line(head, facts, datetime.now(UTC))
+                    lines.append((head.number, line))
+                outcomes.append((future, result, error))
+            if lines:
+                self._connection.executemany("INSERT INTO audit_waiting VALUES (?, ?)", lines)
+                self._connection.execute("UPDATE audit_head SET number = ?, digest = ?", (head.number, head.digest))
+            self._connection.execute("COMMIT")
+            if lines:
+                self._head = head
+                audit.append(self._log, [line for _, line in lines])
+                _forget_waiting(self._connection)
+        except Exception as cause:  # whatever it is, callers must hear of it
+            self._broken = True  # file and database may differ now: only a restart, which repairs, may write again
+            _log.error("the state cannot be written (%s): nothing is granted until a restart", type(cause).__name__)
+            failure = refused("storage", "the service cannot write its state")
+            outcomes = [(future, None, failure) for _, future in jobs]
+        for future, result, error in outcomes:
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+    def _attempt(self, work: Callable[[Transaction], Any]) -> tuple[Any, BaseException | None, list[Facts]]:
+        transaction = Transaction(self._connection)
+        self._connection.execute("SAVEPOINT job")
+        try:
+            result = work(transaction)
+        except sqlite3.OperationalError:
+            raise
+        except Exception as error:
+            self._connection.execute("ROLLBACK TO job")
+            return None, error, []
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("RELEASE job")
+        return result, None, transaction.notes
+
+
+def connect(database: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """The database of a service's folder, of this version."""
+    if not database.is_file():
+        raise ServiceError(str(database.parent), "is no folder of a key service", "run: sensecrypt dkms init")
+    try:
+        mode = "?mode=ro" if read_only else ""
+        connection = sqlite3.connect(
+            f"{database.resolve().as_uri()}{mode}", uri=True, isolation_level=None, check_same_thread=False
+        )
+        [version] = connection.execute("PRAGMA user_version").fetchone()
+        if not read_only:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+    except sqlite3.Error:
+        raise ServiceError(str(database), "is damaged", "restore it from a backup") from None
+    if version != schema.VERSION:
+        connection.close()
+        problem = f"is of version {version}, this program writes version {schema.VERSION}"
+        raise ServiceError(str(database), problem, "use the version of sensecrypt that wrote it")
+    return connection
+
+
+def stored_head(connection: sqlite3.Connection) -> Head:
+    """The head of the audit log as the database knows it."""
+    return Head(*connection.execute("SELECT number, digest FROM audit_head").fetchone())
+
+
+def waiting_lines(connection: sqlite3.Connection) -> list[tuple[int, str]]:
+    """Lines that may have missed the file, by number."""
+    return connection.execute("SELECT number, line FROM audit_waiting ORDER BY number").fetchall()
+
+
+def _recover(connection: sqlite3.Connection, log: Path) -> Head:
+    """Append the lines that a crash kept from the file, and check the whole of it; its head."""
+    try:
+        audit.repair(log, waiting_lines(connection))
+    except OSError as error:
+        raise AuditFailed(f"{log} cannot be written ({error.strerror}); restore it from a backup") from None
+    _forget_waiting(connection)
+    stored = stored_head(connection)
+    head, last = audit.verify_chain(audit.read_lines(log), known=[stored])
+    if head != stored:
+        raise audit.added_lines(head, stored)
+    _check_clock(last)
+    return head
+
+
+def _forget_waiting(connection: sqlite3.Connection) -> None:
+    """They are in the file now. Not flushed: if that is lost, they only wait once more."""
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("DELETE FROM audit_waiting")
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def _check_clock(last: str | None) -> None:
+    if last is None:
+        return
+    now, latest = datetime.now(UTC), datetime.fromisoformat(last)
+    if latest > now + _CLOCK_SLACK:
+        problem = f"says {now:%Y-%m-%d %H:%M} UTC, the audit log was last written at {latest:%Y-%m-%d %H:%M}"
+        raise ServiceError("this machine's clock", problem, "set it (NTP), or wait until it is later than the log")

@@ -1,0 +1,106 @@
+"""Rounds and answers as bytes: read back as they were, and refused if they are anything else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sensecrypt.errors import Rejected
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.answers import (
+    Acknowledgement,
+    read_opened,
+    read_ranking,
+    read_seed,
+    seal_opened,
+    seal_ranking,
+    seal_seed,
+)
+from sensecrypt.protocol.descriptions import describe_round, read_round
+from sensecrypt.protocol.envelope import seal
+from sensecrypt.protocol.ledger import Ranking
+from sensecrypt.protocol.messages import Aggregate
+from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.round import Round
+from sensecrypt.types import Mask
+
+ROUND = Round("test", 3, 1, "model", 7, get_profile("insecure-test"), {0: 0.25, 5: 0.7}, 2)
+
+
+def test_a_round_is_read_as_it_was():
+    assert read_round(describe_round(ROUND)) == ROUND
+
+
+@given(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=7, max_size=7), st.floats(1e-9, 1))
+def test_an_opened_sum_is_read_as_it_was(values, weight):
+    opened = read_opened(seal_opened(Opened(np.array(values), weight, (0, 5)), ROUND), ROUND)
+    assert (opened.values.tolist(), opened.weight, opened.contributors) == (values, weight, (0, 5))
+
+
+def test_seeds_orders_and_acknowledgements_are_read_as_they_were():
+    assert read_seed(seal_seed(bytes(range(32)))) == bytes(range(32))
+    ranking = read_ranking(seal_ranking(Ranking(np.array([2, 0, 1]), np.array([0.5, 0.25]))))
+    assert (ranking.order.tolist(), ranking.profile.tolist()) == ([2, 0, 1], [0.5, 0.25])
+    told = Acknowledgement((1, 2), 1 / 3)
+    assert Acknowledgement.from_bytes(told.to_bytes()) == told
+
+
+def described(clients, weights, **changes) -> bytes:
+    fields = {**ROUND.header, "size": 7, "profile": "insecure-test", **changes}
+    return seal("round", fields, {"clients": np.array(clients, dtype="<i8"), "weights": np.array(weights, dtype="<f8")})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        seal_seed(b"x"),
+        described([], []),
+        described([0, 1], [0.5]),
+        described([1, 0], [0.5, 0.5]),
+        described([0, 0], [0.5, 0.5]),
+        described([-1, 0], [0.5, 0.5]),
+        described([0, 1], [0.5, np.nan]),
+        described([0, 1], [0.5, 0.6]),
+        described([0, 1], [0.5, -0.5]),
+        described([0, 1], [0.5, 0.5], size=0),
+        described([0, 1], [0.5, 0.5], size="many"),
+        described([0, 1], [0.5, 0.5], profile="rot13"),
+        described([0, 1], [0.5, 0.5], purpose="all"),
+        described([0, 1], [0.5, 0.5], cluster=-1),
+        described([0, 1], [0.5, 0.5], more="fields"),
+    ],
+)
+def test_an_impossible_round_is_refused(data):
+    with pytest.raises(Rejected):
+        read_round(data)
+
+
+def test_damaged_answers_are_refused():
+    wrong = [
+        (read_ranking, seal("ranking", {}, {"order": np.array([0, 0], "<u4"), "profile": np.array([1.0])})),
+        (read_ranking, seal("ranking", {}, {"order": np.array([0, 1], "<u4"), "profile": np.array([np.nan])})),
+        (read_seed, seal("ranking", {}, {})),
+        (Acknowledgement.from_bytes, seal("acknowledgement", {"contributors": "a", "weight": "0x1p0"}, {})),
+        (Acknowledgement.from_bytes, seal("acknowledgement", {"contributors": "1", "weight": "one"}, {})),
+        (lambda data: read_opened(data, ROUND), seal_opened(Opened(np.arange(6), 1.0, (0,)), ROUND)),
+    ]
+    for read, data in wrong:
+        with pytest.raises(Rejected):
+            read(data)
+
+
+def test_a_sums_digest_follows_its_content():
+    mask, rows = Mask.prefix(1, size=7, block=7), np.arange(128, dtype=np.uint8).reshape(1, 128)
+    base = Aggregate((0, 1), mask, rows, np.arange(0))
+    same = Aggregate.from_bytes(base.to_bytes(ROUND), ROUND)
+    assert same.digest() == base.digest()
+    others = [
+        Aggregate((0, 2), mask, rows, np.arange(0)),
+        Aggregate((0, 1), mask, rows + np.uint8(1), np.arange(0)),
+        Aggregate((0, 1), Mask.prefix(0, size=7, block=7), rows[:0], np.arange(7)),
+        Aggregate((0, 1), Mask.prefix(0, size=7, block=7), rows[:0], np.arange(7) + 1),
+    ]
+    assert len({base.digest(), *(other.digest() for other in others)}) == 5

@@ -1,0 +1,109 @@
+"""One run with four clients, played through a service by the protocol's own code."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from sensecrypt import Mask
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.answers import Acknowledgement
+from sensecrypt.protocol.client import Sealed, read_model, seal_model, seal_sensitivity
+from sensecrypt.protocol.messages import Aggregate
+from sensecrypt.protocol.round import Round
+from sensecrypt.services.dkms.client import DkmsClient
+from tests.services.conftest import CLIENTS, Server
+
+_names = itertools.count()
+WEIGHTS = {client: (client + 1) / 10 for client in range(CLIENTS)}
+
+
+class Played:
+    """A registered run and its parties."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        size: int = 100,
+        profile: str = "insecure-test",
+        first: tuple[tuple[int, int], ...] = (),
+    ):
+        self.server, self.size, self.profile = server, size, get_profile(profile)
+        self.run = f"run-{next(_names)}"
+        self.models = np.random.default_rng(5).normal(0, 0.5, (CLIENTS, size)).astype(np.float32)
+        self.members = {client: f"phone-{client}" for client in range(CLIENTS)}
+        with self.admin() as admin:
+            self.told = admin.register_run(
+                self.run, size=size, profile=profile, members=self.members, min_contributors=2, first=first
+            )
+
+    def admin(self) -> DkmsClient:
+        return self.server.party("admin", "admin")
+
+    def aggregator(self) -> DkmsClient:
+        return self.server.party("aggregator", "aggregator")
+
+    def client(self, number: int, **more) -> DkmsClient:
+        return self.server.party("client", f"phone-{number}", **more)
+
+    def round(
+        self, number: int = 0, *, purpose: str = "model", cluster: int = 0, attempt: int = 0, members=range(CLIENTS)
+    ):
+        weights = {client: WEIGHTS[client] for client in members}
+        return Round(self.run, number, cluster, purpose, self.size, self.profile, weights, attempt)
+
+    def register(self, round_: Round) -> Round:
+        with self.aggregator() as aggregator:
+            aggregator.register_round(round_)
+        return round_
+
+    def seal(self, round_: Round, client: int) -> Sealed:
+        """What a client makes of a round: everything it needs comes from the service."""
+        with self.client(client) as party:
+            key, seed = party.public_key(self.run), party.receipt_seed(round_)
+            if round_.purpose == "sensitivity":
+                return seal_sensitivity(np.abs(self.models[client]), round_, client=client, key=key, seed=seed)
+            ranking = party.ranking(round_)
+            order = None if ranking is None else ranking.order
+            mask = Mask.prefix(round_.blocks // 2, size=self.size, block=round_.block, order=order)
+            return seal_model(self.models[client], mask, round_, client=client, key=key, seed=seed)
+
+    def upload(self, round_: Round, clients=None, *, receipts=None) -> Aggregate:
+        """Clients seal and hand in receipts; the sum of their uploads."""
+        clients = sorted(round_.weights) if clients is None else clients
+        with self.aggregator() as aggregator:
+            total = RoundSum(round_, aggregator.public_key(self.run))
+        for client in clients:
+            sealed = self.seal(round_, client)
+            total.add(sealed.upload, sender=client)
+            if receipts is None or client in receipts:
+                with self.client(client) as party:
+                    party.send_receipt(sealed.receipt, round_)
+        return total.close()
+
+    def open(self, aggregate: Aggregate, round_: Round) -> Acknowledgement:
+        with self.aggregator() as aggregator:
+            return aggregator.open(aggregate.to_bytes(round_), round_)
+
+    def play(self, round_: Round) -> Acknowledgement:
+        return self.open(self.upload(self.register(round_)), round_)
+
+    def model(self, round_: Round, client: int = 0) -> np.ndarray:
+        with self.client(client) as party:
+            opened = party.model(round_)
+        return read_model(opened.values, opened.weight, round_)
+
+    def events(self, event: str) -> list[dict]:
+        return [line for line in self.server.audit() if line["event"] == event and line.get("run") == self.run]
+
+
+def expected_model(played: Played) -> np.ndarray:
+    """The weighted mean, to the byte what a round without encryption and without a service gives."""
+    from sensecrypt.protocol.client import model_format
+
+    round_ = played.round()
+    values = sum(model_format(round_).encode(played.models[client], WEIGHTS[client]) for client in range(CLIENTS))
+    return read_model(values, sum(WEIGHTS.values()), round_)

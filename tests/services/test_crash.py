@@ -1,0 +1,136 @@
+"""`kill -9` at the worst moments: no receipt is lost, nothing is decrypted twice, the audit log verifies."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from sensecrypt.cli import main
+from sensecrypt.errors import Refused, SenseCryptError
+from sensecrypt.protocol.messages import Aggregate
+from tests.services.conftest import make_server
+from tests.services.rounds import CLIENTS, Played, expected_model
+
+
+@pytest.fixture
+def server(tmp_path, pki):
+    server = make_server(tmp_path / "service", pki).start()
+    yield server
+    if server.process is not None:
+        server.end()
+    assert "Traceback" not in server.stderr()
+
+
+def verified(server) -> None:
+    result = CliRunner().invoke(main, ["dkms", "audit", "--folder", str(server.folder.path)])
+    assert result.exit_code == 0, result.output
+
+
+def test_between_receipts_and_decryption(server):
+    played = Played(server)
+    played.play(played.round(0, purpose="sensitivity"))
+    round_ = played.register(played.round(0))
+    with played.client(0) as client:
+        seeds = client.sketch_seed(played.run), client.receipt_seed(round_), client.ranking(round_).order.tolist()
+        key = client.public_key(played.run)
+    aggregate = played.upload(round_)
+    server.kill()
+    verified(server)
+    server.start()
+    with played.client(0) as client:
+        again = client.sketch_seed(played.run), client.receipt_seed(round_), client.ranking(round_).order.tolist()
+        assert (again, client.public_key(played.run)) == (seeds, key)
+    with played.aggregator() as aggregator:
+        assert aggregator.receipts(round_) == list(range(CLIENTS))
+    first = played.open(aggregate, round_)
+    server.kill()
+    verified(server)
+    server.start()
+    assert played.open(aggregate, round_) == first
+    other = Aggregate(aggregate.contributors, aggregate.mask, aggregate.ciphertexts, aggregate.plain + 1)
+    with pytest.raises(Refused, match="decrypted already"):
+        played.open(other, round_)
+    assert played.model(round_, 3).tobytes() == expected_model(played).tobytes()
+    assert len([line for line in played.events("decrypted") if line["purpose"] == "model"]) == 1
+    assert len([line for line in played.events("receipt-taken") if line["purpose"] == "model"]) == CLIENTS
+    verified(server)
+
+
+@pytest.mark.slow
+def test_in_the_middle_of_a_decryption(server):
+    played = Played(server, size=40_000, profile="paillier-2048")
+    round_ = played.register(played.round())
+    aggregate = played.upload(round_)
+    message = aggregate.to_bytes(round_)
+
+    def ask() -> None:
+        with server.party("aggregator", "aggregator", tries=1) as aggregator, pytest.raises(SenseCryptError):
+            aggregator.open(message, round_)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while not played.events("sum-claimed"):
+        time.sleep(0.01)
+    server.kill()
+    asking.join()
+    assert played.events("decrypted") == []
+    verified(server)
+    server.start()
+    other = Aggregate(aggregate.contributors, aggregate.mask, aggregate.ciphertexts, aggregate.plain + 1)
+    with pytest.raises(Refused) as refusal:  # another sum of the same attempt must not be decrypted now
+        played.open(other, round_)
+    assert refusal.value.code == "claimed"
+    played.open(aggregate, round_)
+    assert len(played.events("decrypted")) == 1
+    assert played.model(round_).tobytes() == expected_model(played).tobytes()
+    verified(server)
+
+
+@pytest.mark.slow
+def test_health_is_answered_while_a_sum_is_decrypted(server):
+    played = Played(server, size=40_000, profile="paillier-2048")
+    round_ = played.register(played.round())
+    aggregate = played.upload(round_)
+    opening = threading.Thread(target=played.open, args=(aggregate, round_))
+    opening.start()
+    answered = 0
+    with server.browser() as browser:
+        while opening.is_alive():
+            assert browser.get("/healthz").status_code == 200
+            answered += opening.is_alive()
+    assert answered > 20
+    assert played.model(round_).tobytes() == expected_model(played).tobytes()
+
+
+def test_the_vault_dies_and_is_started_again(server):
+    import os
+    import signal
+    from pathlib import Path
+
+    played = Played(server)
+    round_ = played.register(played.round())
+    aggregate = played.upload(round_)
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    [vault] = [int(pid) for pid in children if b"vault" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(vault, signal.SIGKILL)
+    assert played.open(aggregate, round_).contributors == tuple(range(CLIENTS))
+    server.kill()
+    for _ in range(100):
+        if not Path(f"/proc/{vault}").exists():
+            break
+        time.sleep(0.05)
+    server.start()
+    assert played.model(round_).tobytes() == expected_model(played).tobytes()
+
+
+def test_a_stopped_service_says_so_and_leaves_no_process(server):
+    from pathlib import Path
+
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    assert server.end() == 0
+    assert [line["event"] for line in server.audit()] == ["initialised", "started", "stopped"]
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+    verified(server)

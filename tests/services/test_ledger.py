@@ -1,0 +1,156 @@
+"""Every ledger keeps the same promises: the one in memory and the one in the database."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from sensecrypt.errors import Rejected, ServiceError
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.ledger import Ledger, MemoryLedger, Ranking
+from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.round import Round
+from sensecrypt.services.dkms import sealing
+from sensecrypt.services.dkms.certificates import Identity
+from sensecrypt.services.dkms.folder import Folder
+from sensecrypt.services.dkms.ledger import DatabaseLedger
+from sensecrypt.services.dkms.limits import Buckets, Thinned
+from sensecrypt.services.dkms.openings import Openings
+from sensecrypt.services.dkms.registry import Registry, place_of
+from sensecrypt.services.dkms.sealing import Sealer
+from sensecrypt.services.dkms.store import Store
+
+WHO = Identity("client", "phone-0")
+
+
+def a_round(number: int = 0, *, purpose: str = "model", attempt: int = 0) -> Round:
+    return Round("run", number, 0, purpose, 4, get_profile("insecure-test"), {0: 0.5, 1: 0.5}, attempt)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setattr(sealing, "create_root", lambda path, passphrase: path.write_text("{}"))
+    folder = Folder(tmp_path / "service")
+    folder.create("correct horse")
+    store = Store(folder.database, folder.log)
+    yield store
+    store.close()
+
+
+@pytest.fixture(params=["memory", "database"])
+def ledger(request, store) -> Ledger:
+    if request.param == "memory":
+        return MemoryLedger()
+    registry = Registry(store)
+    for number in (0, 1):
+        registry.add_round(a_round(number), WHO)
+        Openings(store, 3).claim(place_of(a_round(number)), b"digest", WHO)
+    return DatabaseLedger(store, bytes(32), WHO)
+
+
+def ranking(*order: int) -> Ranking:
+    return Ranking(np.array(order), np.array([1.0]))
+
+
+def test_receipts_are_kept_once_a_client_and_by_round(ledger):
+    assert ledger.keep_receipt(a_round(), 0, 2**61 - 2)
+    assert not ledger.keep_receipt(a_round(), 0, 2**61 - 2)
+    assert not ledger.keep_receipt(a_round(), 0, 7)
+    assert ledger.keep_receipt(a_round(), 1, 7)
+    assert ledger.keep_receipt(a_round(1), 0, 8)
+    assert dict(ledger.receipts(a_round())) == {0: 2**61 - 2, 1: 7}
+    assert dict(ledger.receipts(a_round(2))) == {}
+
+
+def test_a_round_is_opened_once(ledger):
+    opened = Opened(np.arange(4), 1.0, (0, 1))
+    assert not ledger.was_opened(a_round())
+    ledger.keep_opened(a_round(), opened)
+    assert ledger.was_opened(a_round())
+    assert not ledger.was_opened(a_round(1))
+    with pytest.raises(Rejected) as refusal:
+        ledger.keep_opened(a_round(), opened)
+    assert refusal.value.code == "already-decrypted"
+
+
+def test_the_latest_order_holds(ledger):
+    assert ledger.ranking("run", 0) is None
+    ledger.keep_ranking("run", 0, ranking(2, 0, 1, 3))
+    assert ledger.ranking("run", 0).order.tolist() == [2, 0, 1, 3]
+    assert ledger.ranking("run", 1) is None
+    assert ledger.root == ledger.root
+    assert len(ledger.root) == 32
+
+
+def test_of_many_receipts_at_once_one_is_kept(store):
+    Registry(store).add_round(a_round(), WHO)
+    ledger, kept = DatabaseLedger(store, bytes(32), WHO), []
+    threads = [
+        threading.Thread(target=lambda value=value: kept.append(ledger.keep_receipt(a_round(), 0, value)))
+        for value in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(kept) == [False] * 19 + [True]
+    assert store.head.number == 3  # initialised, round, one receipt
+
+
+def test_of_many_openings_at_once_one_is_kept(store):
+    Registry(store).add_round(a_round(), WHO)
+    Openings(store, 3).claim(place_of(a_round()), b"digest", WHO)
+    ledger, outcomes = DatabaseLedger(store, bytes(32), WHO), []
+
+    def keep() -> None:
+        try:
+            ledger.keep_opened(a_round(), Opened(np.arange(4), 1.0, (0, 1)))
+            outcomes.append("kept")
+        except Rejected:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=keep) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["kept"] + ["refused"] * 9
+
+
+def test_what_is_sealed_opens_only_at_its_place():
+    sealer = Sealer(bytes(32))
+    sealed = sealer.seal(b"secret", "receipt", "run", 0)
+    assert sealer.open(sealed, "receipt", "run", 0) == b"secret"
+    assert sealed != sealer.seal(b"secret", "receipt", "run", 0)
+    for data, place in (
+        (sealed, ("receipt", "run", 1)),
+        (sealed[:-1], ("receipt", "run", 0)),
+        (b"", ("receipt", "run", 0)),
+    ):
+        with pytest.raises(ServiceError, match="altered from outside"):
+            sealer.open(data, *place)
+    with pytest.raises(ServiceError):
+        Sealer(bytes(31) + b"x").open(sealed, "receipt", "run", 0)
+
+
+def test_buckets_run_dry_and_fill_again(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("sensecrypt.services.dkms.limits.time.monotonic", lambda: now[0])
+    buckets = Buckets(rate=2, burst=3)
+    assert [buckets.take("a") for _ in range(4)] == [True, True, True, False]
+    assert buckets.take("b")
+    now[0] += 0.5
+    assert [buckets.take("a") for _ in range(2)] == [True, False]
+    now[0] += 1000
+    assert [buckets.take("a") for _ in range(4)] == [True, True, True, False]
+
+
+def test_skipped_lines_are_counted(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("sensecrypt.services.dkms.limits.time.monotonic", lambda: now[0])
+    thinned = Thinned(per_minute=2)
+    assert [thinned.passes("x") for _ in range(5)] == [0, 0, None, None, None]
+    now[0] += 30
+    assert thinned.passes("x") == 3

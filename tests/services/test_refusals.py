@@ -1,0 +1,309 @@
+"""Whatever is refused gets a clear answer, with a code and what to do, and leaves a line in the audit log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from sensecrypt.errors import CertificateError, Refused, Unreachable
+from sensecrypt.protocol.messages import Aggregate
+from sensecrypt.protocol.round import Round
+from sensecrypt.services.dkms.client import DkmsClient
+from sensecrypt.services.pki import create_authority
+from tests.services.conftest import Server, certificate, failed_handshakes, make_server, wait_for_handshake
+from tests.services.rounds import Played
+
+
+@pytest.fixture(scope="module")
+def played(server) -> Played:
+    return Played(server)
+
+
+_numbers = iter(range(100, 1000))
+
+
+@pytest.fixture
+def round_(played) -> Round:
+    """A registered round of its own."""
+    return played.register(played.round(next(_numbers)))
+
+
+def refusal_of(call) -> Refused:
+    with pytest.raises(Refused) as refusal:
+        call()
+    assert refusal.value.reason
+    assert refusal.value.fix
+    return refusal.value
+
+
+def lines_of(server: Server, code: str) -> int:
+    return server.refusals().count(code)
+
+
+class TestWhoAsks:
+    def test_without_a_certificate(self, server):
+        before = lines_of(server, "no-certificate")
+        with server.browser() as browser:
+            for path in ("/v1/about", "/metrics", "/openapi.json", "/v1/runs/x/key", "/nowhere"):
+                answer = browser.get(path)
+                assert answer.status_code == 401
+                assert answer.headers["content-type"] == "application/problem+json"
+                problem = answer.json()
+                assert (problem["code"], problem["status"]) == ("no-certificate", 401)
+                assert "client certificate" in problem["fix"]
+        assert lines_of(server, "no-certificate") == before + 5
+        assert server.audit()[-1]["path"] == "/nowhere"
+
+    def test_a_certificate_of_another_authority(self, server, tmp_path):
+        create_authority(tmp_path / "other")
+        before = failed_handshakes(server, "local issuer")
+        with server.browser("admin", "admin", pki=tmp_path / "other") as browser, pytest.raises(httpx.TransportError):
+            browser.get("/v1/about")
+        wait_for_handshake(server, "local issuer", more_than=before)
+
+    def test_our_client_says_so_before_and_after_it_connects(self, server, tmp_path):
+        other = tmp_path / "other"
+        create_authority(other)
+        crt, key = certificate(other, "admin", "admin")
+        with pytest.raises(CertificateError, match="was not issued by"):
+            DkmsClient(server.url, certificate=crt, key=key, authority=server.pki / "ca.crt")
+        both = tmp_path / "both.crt"  # an authority file that also holds the service's: the service refuses then
+        both.write_bytes((other / "ca.crt").read_bytes() + (server.pki / "ca.crt").read_bytes())
+        client = DkmsClient(server.url, certificate=crt, key=key, authority=both, tries=2, pause=0.01)
+        with (
+            client,
+            pytest.raises(
+                Unreachable, match=r"it refuses this certificate \(tlsv1 alert unknown ca\); use a certificate of"
+            ),
+        ):
+            client.about()
+
+    def test_a_service_of_another_authority(self, server, tmp_path):
+        other = tmp_path / "other"
+        create_authority(other)
+        crt, key = certificate(other, "admin", "admin")
+        client = DkmsClient(server.url, certificate=crt, key=key, authority=other / "ca.crt")
+        with client, pytest.raises(Unreachable, match=r"its certificate is not accepted.*pass the authority"):
+            client.about()
+
+    def test_a_certificate_that_is_for_servers(self, server):
+        with pytest.raises(httpx.TransportError), server.browser("server", "other-server") as browser:
+            browser.get("/v1/about")  # for servers only: TLS itself refuses it
+
+    def test_every_address_has_its_roles(self, played, round_):
+        base = f"/v1/runs/{played.run}"
+        where = f"{base}/rounds/{round_.number}/clusters/0/model/0"
+        addresses = {
+            ("PUT", base): {"admin"},
+            ("GET", f"{base}/sketch-seed"): {"client"},
+            ("PUT", where): {"aggregator"},
+            ("GET", f"{where}/receipt-seed"): {"client"},
+            ("GET", f"{where}/order"): {"client"},
+            ("PUT", f"{where}/receipt"): {"client"},
+            ("GET", f"{where}/receipts"): {"aggregator"},
+            ("PUT", f"{where}/aggregate"): {"aggregator"},
+            ("GET", f"{where}/model"): {"client"},
+            ("GET", "/metrics"): {"admin", "monitor"},
+        }
+        names = {"admin": "admin", "aggregator": "aggregator", "client": "phone-0", "monitor": "prometheus"}
+        for role, name in names.items():
+            with played.server.browser(role, name) as browser:
+                for (method, address), roles in addresses.items():
+                    answer = browser.request(method, address)
+                    code = answer.json()["code"] if answer.status_code >= 400 else None
+                    assert (code == "wrong-role") == (role not in roles), (role, method, address, code)
+
+
+class TestWhatIsAskedFor:
+    def test_another_clusters_model(self, played):
+        number = next(_numbers)
+        mine, theirs = played.round(number, members=[0, 1]), played.round(number, cluster=1, members=[2, 3])
+        for each in (mine, theirs):
+            played.play(each)
+        assert played.model(theirs, 2).size == played.size
+        before = lines_of(played.server, "not-a-member")
+        for ask in ("model", "receipt_seed", "ranking", "round"):
+            with played.client(0) as client:
+                assert refusal_of(lambda ask=ask, client=client: getattr(client, ask)(theirs)).code == "not-a-member"
+        assert lines_of(played.server, "not-a-member") == before + 4
+        assert played.server.audit()[-1]["name"] == "phone-0"
+
+    def test_a_second_decryption(self, played, round_):
+        aggregate = played.upload(round_)
+        first = played.open(aggregate, round_)
+        assert played.open(aggregate, round_) == first  # the same again: what came out, and nothing is decrypted
+        other = Aggregate(aggregate.contributors, aggregate.mask, aggregate.ciphertexts, aggregate.plain + 1)
+        before = lines_of(played.server, "already-decrypted")
+        assert refusal_of(lambda: played.open(other, round_)).code == "already-decrypted"
+        again = played.round(round_.number, attempt=1)
+        assert refusal_of(lambda: played.register(again)).code == "already-decrypted"
+        assert lines_of(played.server, "already-decrypted") == before + 2
+        assert len([line for line in played.events("decrypted") if line["round"] == round_.number]) == 1
+
+    def test_too_few_contributors(self, played, round_):
+        one = played.upload(round_, [2])
+        refusal = refusal_of(lambda: played.open(one, round_))
+        assert (refusal.code, "at least 2" in refusal.reason) == ("too-few-contributors", True)
+        alone = played.round(next(_numbers), members=[1])
+        assert refusal_of(lambda: played.register(alone)).code == "too-few-contributors"
+        assert played.server.refusals()[-2:] == ["too-few-contributors"] * 2
+
+    def test_an_aggregate_that_does_not_match_the_receipts(self, played, round_):
+        whole = played.upload(round_)
+        altered = Aggregate(whole.contributors, whole.mask, whole.ciphertexts, whole.plain + 1)
+        assert refusal_of(lambda: played.open(altered, round_)).code == "receipts-mismatch"
+        assert played.server.refusals()[-1] == "receipts-mismatch"
+        with played.client(0) as client:
+            assert refusal_of(lambda: client.model(round_)).code == "not-opened"
+        assert played.open(whole, round_).contributors == (0, 1, 2, 3)
+
+    def test_a_round_whose_sums_fail_again_and_again_is_closed(self, played, round_):
+        whole = played.upload(round_)
+        for error in (1, 2, 3):
+            wrong = Aggregate(whole.contributors, whole.mask, whole.ciphertexts, whole.plain + error)
+            assert refusal_of(lambda wrong=wrong: played.open(wrong, round_)).code == "receipts-mismatch"
+        assert refusal_of(lambda: played.open(whole, round_)).code == "too-many-failures"
+
+    def test_ciphertexts_that_do_not_decrypt(self, played, round_):
+        whole = played.upload(round_)
+        for bad in (np.zeros_like(whole.ciphertexts), np.full_like(whole.ciphertexts, 255)):
+            wrong = Aggregate(whole.contributors, whole.mask, bad, whole.plain)
+            assert refusal_of(lambda wrong=wrong: played.open(wrong, round_)).code == "does-not-decrypt"
+        assert played.open(whole, round_)
+
+    def test_a_missing_receipt_a_stranger_and_a_doubled_contributor(self, played, round_):
+        whole = played.upload(round_, receipts={0, 1, 2})
+        assert refusal_of(lambda: played.open(whole, round_)).code == "no-receipt"
+        for contributors, code in (((0, 1, 9), "not-a-member"), ((0, 1, 1), "doubled-contributor")):
+            wrong = Aggregate(contributors, whole.mask, whole.ciphertexts, whole.plain)
+            assert refusal_of(lambda wrong=wrong: played.open(wrong, round_)).code == code
+
+    def test_a_second_or_foreign_receipt(self, played, round_):
+        mine, theirs = played.seal(round_, 0), played.seal(round_, 1)
+        with played.client(0) as client:
+            assert refusal_of(lambda: client.send_receipt(theirs.receipt, round_)).code == "not-a-member"
+            client.send_receipt(mine.receipt, round_)
+            played.models[0, 0] += 1
+            changed = played.seal(round_, 0)
+            played.models[0, 0] -= 1
+            assert refusal_of(lambda: client.send_receipt(changed.receipt, round_)).code == "doubled-receipt"
+            assert refusal_of(lambda: client.send_receipt(mine.upload, round_)).code == "rejected"
+
+    def test_a_round_that_takes_a_client_from_another_cluster(self, played):
+        number = next(_numbers)
+        played.register(played.round(number, members=[0, 1]))
+        both = played.round(number, cluster=1, members=[1, 2])
+        assert refusal_of(lambda: played.register(both)).code == "two-clusters"
+
+    def test_a_superseded_attempt(self, played, round_):
+        aggregate = played.upload(round_)
+        again = played.register(played.round(round_.number, attempt=1))
+        assert refusal_of(lambda: played.open(aggregate, round_)).code == "superseded"
+        assert refusal_of(lambda: played.register(played.round(round_.number, members=[0, 1]))).code == "conflict"
+        assert played.open(played.upload(again), again)
+
+    def test_rounds_outside_the_run(self, played):
+        number = next(_numbers)
+        stranger = Round(played.run, number, 0, "model", played.size, played.profile, {0: 0.5, 9: 0.5})
+        larger = Round(played.run, number, 0, "model", played.size + 1, played.profile, {0: 0.5, 1: 0.5})
+        nowhere = Round("no-such-run", number, 0, "model", played.size, played.profile, {0: 0.5, 1: 0.5})
+        for wrong, code in ((stranger, "outside-policy"), (larger, "outside-policy"), (nowhere, "unknown-run")):
+            assert refusal_of(lambda wrong=wrong: played.register(wrong)).code == code
+        with played.client(0) as client:
+            assert refusal_of(lambda: client.receipt_seed(played.round(number))).code == "unknown-round"
+
+    def test_runs_outside_the_policy(self, played):
+        good = {"size": 100, "profile": "insecure-test", "members": {0: "a", 1: "b"}, "min_contributors": 2}
+        wrong = [
+            {"min_contributors": 1},
+            {"min_contributors": 3},
+            {"profile": "rot13"},
+            {"members": {0: "a", 1: "a"}},
+            {"size": 200_000_000},
+            {"first": [(90, 101)]},
+        ]
+        with played.admin() as admin:
+            for change in wrong:
+                refusal = refusal_of(lambda change=change: admin.register_run("bad", **{**good, **change}))
+                assert refusal.code == "outside-policy", change
+            assert refusal_of(lambda: admin.register_run(played.run, **good)).code == "conflict"
+            assert refusal_of(lambda: admin.register_run("bad", **{**good, "size": 0})).code == "invalid-request"
+            assert refusal_of(lambda: admin.run("bad")).code == "unknown-run"
+
+
+class TestBodies:
+    def test_an_overlong_body_is_not_even_kept(self, played, round_):
+        where = f"/v1/runs/{played.run}/rounds/{round_.number}/clusters/0/model/0"
+        before = lines_of(played.server, "too-long")
+        with played.server.browser("client", "phone-0") as browser:
+            answer = browser.put(f"{where}/receipt", content=bytes(200_000))
+            assert (answer.status_code, answer.json()["code"]) == (413, "too-long")
+            answer = browser.put(f"{where}/receipt", content=(bytes(1000) for _ in range(300)))  # no length announced
+            assert (answer.status_code, answer.json()["code"]) == (413, "too-long")
+        with played.server.browser("aggregator", "aggregator") as browser:
+            answer = browser.put(f"{where}/aggregate", content=bytes(1_000_000))
+            assert (answer.status_code, answer.json()["code"]) == (413, "too-long")
+        assert lines_of(played.server, "too-long") == before + 3
+
+    def test_malformed_bodies_and_addresses(self, played, round_):
+        where = f"/v1/runs/{played.run}/rounds/{round_.number}/clusters/0/model/0"
+        with played.server.browser("aggregator", "aggregator") as browser:
+            for content in (b"", b"\xff" * 50, b"{}"):
+                assert browser.put(f"{where}/aggregate", content=content).json()["code"] == "rejected"
+                assert browser.put(where, content=content).json()["code"] == "rejected"
+            for path in (where.replace("model/0", "model/-1"), where.replace("model", "secrets"), "/v1/runs/../x"):
+                assert browser.get(path).json()["code"] in ("invalid-request", "not-found")
+            assert browser.delete(where).json()["code"] == "wrong-method"
+
+    def test_another_version_of_the_protocol(self, played):
+        with played.server.browser("admin", "admin") as browser:
+            answer = browser.get("/v1/about", headers={"SenseCrypt-Protocol": "2"})
+        assert (answer.status_code, answer.json()["code"]) == (400, "other-version")
+        assert "same version" in answer.json()["fix"]
+
+
+def test_limits_of_rate_and_names(tmp_path: Path, pki):
+    server = make_server(
+        tmp_path / "service", pki, burst=12, requests_per_second=1, decryptions_per_minute=1, denied=["phone-9"]
+    ).start()
+    try:
+        with server.browser("client", "phone-9") as browser:
+            assert browser.get("/v1/about").json()["code"] == "denied"
+        with server.browser("client", "phone-8") as browser:
+            answers = [browser.get("/v1/about") for _ in range(20)]
+        assert [answer.status_code for answer in answers][:10] == [200] * 10
+        limited = [answer for answer in answers if answer.status_code == 429]
+        assert limited[0].json()["code"] == "rate-limited"
+        assert limited[0].headers["retry-after"]
+        assert {"denied", "rate-limited"} <= set(server.refusals())
+    finally:
+        server.end()
+
+
+def test_decryptions_are_limited_as_well(tmp_path: Path, pki):
+    server = make_server(tmp_path / "service", pki, decryptions_per_minute=1).start()
+    try:
+        played = Played(server)
+        played.play(played.round(0))
+        second = played.register(played.round(1))
+        aggregate = played.upload(second)
+        with server.party("aggregator", "aggregator", tries=1) as aggregator:
+            refusal = refusal_of(lambda: aggregator.open(aggregate.to_bytes(second), second))
+        assert refusal.code == "rate-limited"
+        assert len(played.events("decrypted")) == 1
+    finally:
+        server.end()
+
+
+def test_strangers_cannot_fill_the_log(tmp_path: Path, pki):
+    server = make_server(tmp_path / "service", pki).start()
+    try:
+        with server.browser() as browser:
+            for _ in range(90):
+                assert browser.get("/v1/about").status_code == 401
+        assert 60 <= server.refusals().count("no-certificate") < 80
+    finally:
+        server.end()

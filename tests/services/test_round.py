@@ -1,0 +1,125 @@
+"""Whole rounds through a real service: the model is the same to the byte, and whatever is repeated changes nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sensecrypt.errors import Refused
+from tests.services.rounds import CLIENTS, Played, expected_model
+
+
+def test_a_round_gives_every_member_the_model_to_the_byte(server):
+    played = Played(server)
+    round_ = played.round()
+    acknowledgement = played.play(round_)
+    assert acknowledgement.contributors == tuple(range(CLIENTS))
+    assert acknowledgement.weight == pytest.approx(1.0)
+    for client in range(CLIENTS):
+        assert played.model(round_, client).tobytes() == expected_model(played).tobytes()
+
+
+def test_summed_sensitivities_make_an_order_that_only_members_get(server):
+    played = Played(server, first=((90, 100),))
+    played.play(played.round(0, purpose="sensitivity"))
+    round_ = played.register(played.round(0))
+    with played.client(0) as client:
+        ranking = client.ranking(round_)
+    assert sorted(ranking.order[:10].tolist()) == list(range(90, 100))
+    gains = np.abs(played.models)
+    mean = np.array([0.1, 0.2, 0.3, 0.4]) @ (gains / gains.max(axis=1, keepdims=True))
+    assert ranking.order[10:].tolist() == [k for k in np.argsort(-mean, kind="stable").tolist() if k < 90]
+    played.open(played.upload(round_), round_)
+    assert played.model(round_).tobytes() == expected_model(played).tobytes()
+    for refused_to in (played.aggregator(), played.admin()):
+        with refused_to as party, pytest.raises(Refused) as refusal:
+            party.ranking(round_)
+        assert refusal.value.code == "wrong-role"
+
+
+def test_a_rounds_order_stays_what_its_members_were_told(server):
+    played = Played(server)
+    played.play(played.round(0, purpose="sensitivity"))
+    round_ = played.register(played.round(0))
+    aggregate = played.upload(round_)
+    played.models = played.models[:, ::-1].copy()
+    played.play(played.round(1, purpose="sensitivity"))  # a new order, before the old round is opened
+    played.models = played.models[:, ::-1].copy()
+    played.open(aggregate, round_)
+    assert played.model(round_).tobytes() == expected_model(played).tobytes()
+
+
+def test_whatever_is_sent_again_changes_nothing(server):
+    played = Played(server)
+    round_ = played.register(played.round())
+    played.register(round_)
+    with played.admin() as admin:
+        again = admin.register_run(
+            played.run, size=100, profile="insecure-test", members=played.members, min_contributors=2
+        )
+    assert again == played.told
+    sealed = played.seal(round_, 0)
+    with played.client(0) as client:
+        client.send_receipt(sealed.receipt, round_)
+        client.send_receipt(sealed.receipt, round_)
+    aggregate = played.upload(round_, receipts={1, 2, 3})
+    assert played.open(aggregate, round_) == played.open(aggregate, round_)
+    counted = {event: len(played.events(event)) for event in ("run-registered", "round-registered", "decrypted")}
+    assert counted == {"run-registered": 1, "round-registered": 1, "decrypted": 1}
+    assert [line["client"] for line in played.events("receipt-taken")] == [0, 1, 2, 3]
+
+
+def test_who_is_missing_is_left_out(server):
+    played = Played(server)
+    round_ = played.register(played.round())
+    aggregate = played.upload(round_, [1, 3])
+    with played.aggregator() as aggregator:
+        assert aggregator.receipts(round_) == [1, 3]
+    assert played.open(aggregate, round_).contributors == (1, 3)
+    mean = (0.2 * played.models[1] + 0.4 * played.models[3]) / 0.6
+    assert np.abs(played.model(round_, 0) - mean).max() < 1e-6
+
+
+def test_clients_of_a_run_share_their_seeds_and_nobody_else_has_them(server):
+    played, other = Played(server), Played(server)
+    round_ = played.register(played.round())
+    seeds = set()
+    for number in range(CLIENTS):
+        with played.client(number) as client:
+            seeds.add((client.sketch_seed(played.run), client.receipt_seed(round_)))
+            assert client.run(played.run)["client"] == number
+    [(sketch, receipt)] = seeds
+    assert len({sketch, receipt}) == 2
+    with played.client(0) as client:
+        assert client.sketch_seed(other.run) != sketch
+    for stranger in (played.aggregator(), played.admin(), server.party("client", "stranger")):
+        with stranger as party:
+            for ask in (
+                lambda party=party: party.sketch_seed(played.run),
+                lambda party=party: party.receipt_seed(round_),
+            ):
+                with pytest.raises(Refused) as refusal:
+                    ask()
+                assert refusal.value.code in ("wrong-role", "not-a-member")
+
+
+def test_the_aggregator_learns_who_contributed_and_nothing_of_the_sum(server):
+    played = Played(server)
+    round_ = played.register(played.round())
+    aggregate = played.upload(round_)
+    with played.server.browser("aggregator", "aggregator") as browser:
+        address = f"/v1/runs/{played.run}/rounds/0/clusters/0/model/0"
+        answer = browser.put(f"{address}/aggregate", content=aggregate.to_bytes(round_))
+        assert (answer.status_code, len(answer.content) < 400) == (200, True)
+        for what in ("model", "order", "receipt-seed"):
+            assert browser.get(f"{address}/{what}").json()["code"] == "wrong-role"
+
+
+def test_metrics_are_for_prometheus_and_health_for_all(server):
+    with server.browser("monitor", "prometheus") as browser:
+        text = browser.get("/metrics").text
+        assert browser.get("/v1/runs/x").json()["code"] == "wrong-role"
+    assert "# TYPE sensecrypt_dkms_decryptions_total counter" in text
+    assert f"sensecrypt_dkms_audit_lines {server.audit()[-1]['number'] - 1}" in text or "audit_lines" in text
+    with server.browser() as browser:
+        assert browser.get("/healthz").json() == {"status": "ok"}

@@ -5,7 +5,9 @@ import copy
 import pytest
 
 from sensecrypt.drawing import style, to_png
-from sensecrypt.experiments.scenarios import METHODS, cells, chance, draw, judge
+from sensecrypt.experiments.scenario_claims import judge
+from sensecrypt.experiments.scenario_rows import METHODS, chance
+from sensecrypt.experiments.scenarios import cells, draw
 from sensecrypt.experiments.specs import read_spec
 
 SECONDS = {"Plaintext": 1.0, "Baseline": 600.0, "MaskCrypt": 200.0, "SenseCrypt": 80.0}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.util import find_spec
 
 from sensecrypt.errors import InvalidInput
 from sensecrypt.experiments.item import Item
@@ -32,9 +31,8 @@ _MODULES = (
     "layouts",
     "frontier",
 )
-_FOUND = [name for name in _MODULES if find_spec(f"sensecrypt.experiments.{name}")]
 ITEMS: dict[str, Item] = {
-    item.id: item for item in (import_module(f"sensecrypt.experiments.{name}").ITEM for name in _FOUND)
+    item.id: item for item in (import_module(f"sensecrypt.experiments.{name}").ITEM for name in _MODULES)
 }
 
 

@@ -5,38 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from sensecrypt.compare.comparison import compare
 from sensecrypt.compare.contestants import Contestant, parse_contestants
-from sensecrypt.compare.scenarios import SCENARIOS, scenario_settings
+from sensecrypt.compare.scenarios import scenario_settings
 from sensecrypt.config import RunConfig
 from sensecrypt.drawing import colour_of, legend, log_axis, number, sheet
-from sensecrypt.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
-from sensecrypt.profiles import get_profile
+from sensecrypt.experiments.item import Cell, Item, Row, Rows, Spec
+from sensecrypt.experiments.scenario_claims import judge
+from sensecrypt.experiments.scenario_rows import METHODS, SYSTEM, WAYS, Found, chance
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-OURS, AHEAD = "our default", "our default, ahead"
-METHODS = {
-    "Plaintext": "plaintext",
-    "Baseline": "full",
-    "MaskCrypt": "maskcrypt@paper",
-    "SenseCrypt": "sensecrypt@paper",
-    OURS: "sensecrypt",
-    AHEAD: "sensecrypt+randomness=ahead",
-}
-PAPERS = ("Plaintext", "Baseline", "MaskCrypt", "SenseCrypt")
-WAYS = ("bytes_up", "bytes_down")
-STATISTICAL, SYSTEM, BOTH = "statistical", "system", "statistical+system"
-CLASSES = 10  # of both data sets
-LEARNT = 0.05  # above one answer for all that counts as having learnt
-NORMAL = 0.02  # below the accuracy on IID data that still counts as its level
 _TRAINING = {"cifar-10": 13.0, "fashion-mnist": 1.0}  # seconds that all clients take for an epoch
 _ENCRYPTING = {"cifar-10": 75.0, "fashion-mnist": 32.0}  # seconds that all clients take for the whole model
 
@@ -44,7 +27,6 @@ _TOTALS = (
     *("device_seconds", "device_seconds_ours", "setup_seconds", "encrypted_share", "union_share", "accuracy_mean"),
     *("bytes_up", "bytes_down", "clusters", "crypto", "implementation"),
 )
-Place = tuple[str, str]  # scenario and data set
 
 
 class _Calibrated(Contestant):
@@ -89,47 +71,9 @@ def _measure(spec: Spec, scenario: str, place: int, folder: Path) -> list[Row]:
     return rows
 
 
-class _Found:
-    """The rows, looked up by scenario, data set and method."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.scenarios, self.datasets = (
-            list(dict.fromkeys(row[key] for row in rows)) for key in ("scenario", "dataset")
-        )
-        self.places: list[Place] = list(dict.fromkeys((row["scenario"], row["dataset"]) for row in rows))
-        self._totals: dict[tuple[Place, str], Mapping[str, Any]] = {}
-        self._rounds: dict[tuple[Place, str], list[Mapping[str, Any]]] = {}
-        for row in rows:
-            key = (row["scenario"], row["dataset"]), row["method"]
-            if row["round"] is None:
-                self._totals[key] = row
-            else:
-                self._rounds.setdefault(key, []).append(row)
-
-    def rounds(self, place: Place, method: str) -> list[Mapping[str, Any]]:
-        """The rounds of a method, in order."""
-        return sorted(self._rounds[place, method], key=lambda row: int(row["round"]))
-
-    def total(self, place: Place, method: str, key: str = "device_seconds") -> Any:
-        """A figure of all rounds together."""
-        return self._totals[place, method][key]
-
-    def sent(self, place: Place, method: str, way: str) -> float:
-        """Megabytes a round."""
-        return fmean(row[way] for row in self._rounds[place, method]) / 1e6
-
-    def by_time(self, place: Place) -> list[str]:
-        """The paper's methods, fastest first."""
-        return sorted(PAPERS, key=lambda name: float(self.total(place, name)))
-
-    def by_bytes(self, place: Place) -> list[str]:
-        """The paper's methods, by what they send, least first."""
-        return sorted(PAPERS, key=lambda name: sum(self.sent(place, name, way) for way in WAYS))
-
-
 def draw(rows: Rows) -> Figure:
     """A row of panels a scenario: training time, accuracy on each data set, communication."""
-    found = _Found(rows)
+    found = Found(rows)
     across, datasets = 2 + len(found.datasets), found.datasets
     size = (3.4 * across, 3.1 * len(found.scenarios) + 0.8)
     title = "Training time, accuracy and communication in each scenario"
@@ -208,214 +152,6 @@ def _accuracy(axes: Axes, courses: Mapping[str, Sequence[Mapping[str, Any]]], gu
     axes.locator_params(axis="x", nbins=6, integer=True, min_n_ticks=1)
     axes.grid(visible=True)
     axes.legend(fontsize=8, loc="upper left")
-
-
-def judge(rows: Rows) -> list[Verdict]:
-    """The paper's statements one by one, then what the default preset does."""
-    found = _Found(rows)
-    uneven = [place for place in found.places if place[0] in (SYSTEM, BOTH)]
-    even = [place for place in found.places if place[0] == STATISTICAL]
-    return [
-        *([_saving(found, uneven, "MaskCrypt", "58.4 % to 62.7 %", 0.584)] if uneven else []),
-        *([_saving(found, uneven, "Baseline", "81.4 % to 88.7 %", 0.814)] if uneven else []),
-        *([_shorter(found, even)] if even else []),
-        *_multiples(found, uneven),
-        *_smaller_unions(found),
-        *_accuracies(found),
-        *_communication(found),
-        _ours(found),
-    ]
-
-
-def _saving(found: _Found, places: Sequence[Place], other: str, claim: str, least: float) -> Verdict:
-    cuts = [1 - found.total(place, "SenseCrypt") / found.total(place, other) for place in places]
-    return Verdict(
-        f"with uneven devices SenseCrypt takes {claim} less time than {other}",
-        _list(places, [f"{abs(cut):.1%} {'less' if cut >= 0 else 'more'}" for cut in cuts]),
-        _graded(min(cuts) >= least, min(cuts) > 0),
-    )
-
-
-def _shorter(found: _Found, places: Sequence[Place]) -> Verdict:
-    ratios = [found.total(place, "SenseCrypt") / found.total(place, "MaskCrypt") for place in places]
-    shares = [[found.total(place, name, "encrypted_share") for name in ("SenseCrypt", "MaskCrypt")] for place in places]
-    words = [
-        f"{ratio:.0%} of it (a client encrypts {mine:.0%}, {other:.0%} in MaskCrypt)"
-        for ratio, (mine, other) in zip(ratios, shares, strict=True)
-    ]
-    return Verdict(
-        "on even devices, too, SenseCrypt takes less time than MaskCrypt",
-        _list(places, words),
-        _graded(max(ratios) < 1, min(ratios) < 1),
-    )
-
-
-def _multiples(found: _Found, places: Sequence[Place]) -> list[Verdict]:
-    times = [found.total(place, "MaskCrypt") / found.total(place, "Plaintext") for place in places]
-    enough = [each > (33 if place[1] == "cifar-10" else 20) for each, place in zip(times, places, strict=True)]
-    orders = [found.by_time(place) for place in found.places]
-    right = sum((order[0], order[-1]) == ("Plaintext", "Baseline") for order in orders)
-    verdicts = [
-        Verdict(
-            "Plaintext is always fastest, Baseline always slowest",
-            f"so in {right} of {len(orders)} comparisons",
-            _graded(right == len(orders), right > len(orders) / 2),
-        )
-    ]
-    if places:
-        verdicts.append(
-            Verdict(
-                "with uneven devices MaskCrypt takes more than 33 times (CIFAR-10) and 20 times (FMNIST) as long as "
-                "Plaintext",
-                _list(places, [f"{number(each)} times" for each in times]),
-                _graded(all(enough), min(times) > 2),
-            )
-        )
-    return verdicts
-
-
-def _smaller_unions(found: _Found) -> list[Verdict]:
-    whole = [each for each in found.datasets if {(SYSTEM, each), (BOTH, each)} <= set(found.places)]
-    if not whole:
-        return []
-    ratios, words = [], []
-    for dataset in whole:
-        for method in ("MaskCrypt", "SenseCrypt"):
-            one, five = (SYSTEM, dataset), (BOTH, dataset)
-            ratios.append(found.total(five, method) / found.total(one, method))
-            unions = " and ".join(f"{found.total(place, method, 'union_share'):.0%}" for place in (one, five))
-            words.append(f"{dataset}, {method}: {ratios[-1]:.0%} of the time, unions {unions}")
-    return [
-        Verdict(
-            "both take slightly less time in statistical+system than in system, as the union of 5 clients' masks is "
-            "smaller than that of 20",
-            "; ".join(words),
-            _graded(min(ratios) > 0.7 and max(ratios) < 1, max(ratios) < 1),
-        )
-    ]
-
-
-def _accuracies(found: _Found) -> list[Verdict]:
-    """Above the others, as on IID data, and as fast: only where networks have learnt more than one class to answer."""
-    places = [place for place in found.places if place[0] != SYSTEM]
-    if not places:
-        return []
-    ours = {place: found.total(place, "SenseCrypt", "accuracy_mean") for place in places}
-    best = {place: max(found.total(place, name, "accuracy_mean") for name in PAPERS[:3]) for place in places}
-    told = [place for place in places if ours[place] > chance(place[0]) + LEARNT]
-    gaps = [ours[place] - best[place] for place in told]
-    words = [f"{ours[place]:.1%} against {best[place]:.1%}" for place in places]
-    note = f"one answer for all gives {chance(places[0][0]):.1%} in a cluster, {chance(SYSTEM):.0%} else"
-    if len(told) < len(places):
-        note += f"; no more is learnt in {len(places) - len(told)} of {len(places)}"
-    verdicts = [
-        Verdict(
-            "where data differ, SenseCrypt ends significantly above Plaintext, MaskCrypt and Baseline",
-            f"{_list(places, words)}; {note}",
-            _graded(told == places and min(gaps) > 0.05, bool(told) and min(gaps) > 0),
-        ),
-        _convergence(found, told),
-    ]
-    if {(SYSTEM, dataset) for _, dataset in places} <= set(found.places):
-        iid = {place: found.total((SYSTEM, place[1]), "Plaintext", "accuracy_mean") for place in places}
-        fair = [place for place in told if iid[place] > chance(SYSTEM) + LEARNT]
-        behind = [ours[place] - iid[place] for place in fair]
-        verdicts.append(
-            Verdict(
-                "SenseCrypt always reaches the level of IID data",
-                f"{_list(places, [f'{ours[place]:.1%} (IID: {iid[place]:.1%})' for place in places])}; {note}",
-                _graded(fair == places and min(behind) >= -NORMAL, bool(fair) and min(behind) >= -0.1),
-            )
-        )
-    return verdicts
-
-
-def _convergence(found: _Found, places: Sequence[Place]) -> Verdict:
-    """By the rounds to 95 % of a method's own best: clusters start higher, which is no speed."""
-    need = []
-    for place in places:
-        plain, mine = (found.rounds(place, name) for name in ("Plaintext", "SenseCrypt"))
-        if len(plain) > 2:
-            need.append((place, _first(plain), _first(mine)))
-    words = [f"{own} (Plaintext {one})" for _, one, own in need]
-    return Verdict(
-        "SenseCrypt converges about as fast as Plaintext",
-        f"rounds to 95 % of its own best accuracy: {_list([place for place, *_ in need], words)}"
-        if need
-        else "too few rounds to tell",
-        _graded(
-            bool(need) and all(own <= one for _, one, own in need),
-            bool(need) and all(own <= one + 2 for _, one, own in need),
-        ),
-    )
-
-
-def _first(course: Sequence[Mapping[str, Any]]) -> int:
-    """How many rounds it takes to 95 % of the best accuracy."""
-    goal = 0.95 * max(row["accuracy_mean"] for row in course)
-    return 1 + next(place for place, row in enumerate(course) if row["accuracy_mean"] >= goal)
-
-
-def chance(scenario: str) -> float:
-    """The accuracy of one answer for all of a client's samples; its classes are equally frequent."""
-    kind, _, groups = str(SCENARIOS[scenario].settings["partition"]).partition(":")
-    if kind != "categories":
-        return 1 / CLASSES
-    return fmean(1 / len(part) for part in np.array_split(range(CLASSES), int(groups)))
-
-
-def _communication(found: _Found) -> list[Verdict]:
-    """Also against the union as ciphertexts, which clients would receive if they opened it themselves."""
-    cipher = get_profile("paillier-2048-scalar").ciphertext_bytes
-    words, less, shape = [], [], []
-    for place in found.places:
-        up, down = (found.sent(place, "SenseCrypt", way) for way in WAYS)
-        models = found.sent(place, "Plaintext", "bytes_down")  # 4 bytes a parameter
-        union = found.total(place, "SenseCrypt", "union_share") * models * cipher / 4
-        words.append(f"{number(up)} MB up, {number(down)} MB down, the union as ciphertexts {number(union)} MB")
-        less.append(up < 0.8 * down)
-        shape.append(up < 0.8 * union)
-    same = sum(found.by_time(place) == found.by_bytes(place) for place in found.places)
-    return [
-        Verdict(
-            "SenseCrypt always sends much less up than down, unlike the others",
-            f"{_list(found.places, words)}; our key server hands the model out opened",
-            _graded(all(less), all(shape)),
-        ),
-        Verdict(
-            "communication is generally consistent with training time",
-            f"methods stand in the same order by bytes as by time in {same} of {len(found.places)} comparisons",
-            _graded(same == len(found.places), same > len(found.places) / 2),
-        ),
-    ]
-
-
-def _ours(found: _Found) -> Verdict:
-    """The default preset: how much it encrypts, and what that costs."""
-    words, better = [], []
-    for place in found.places:
-        share = {name: found.total(place, name, "encrypted_share") for name in METHODS}
-        seconds = {name: found.total(place, name) for name in METHODS}
-        times = {name: f"{number(seconds[name] / seconds['Plaintext'])} times" for name in METHODS}
-        words.append(
-            f"{share[OURS]:.0%} encrypted ({found.total(place, OURS, 'crypto')}) in {times[OURS]} Plaintext's time, "
-            f"{times[AHEAD]} with randomness ahead; SenseCrypt {share['SenseCrypt']:.0%} in {times['SenseCrypt']}, "
-            f"Baseline 100% in {times['Baseline']}"
-        )
-        better.append(share[OURS] > share["SenseCrypt"] and seconds[OURS] < seconds["SenseCrypt"])
-    return Verdict(
-        "ours: does the default preset encrypt more than the paper's SenseCrypt in less time?",
-        "; ".join(f"{' '.join(place)}: {word}" for place, word in zip(found.places, words, strict=True)),
-        "beyond" if all(better) else "not reproduced",
-    )
-
-
-def _list(places: Sequence[Place], words: Sequence[str]) -> str:
-    return ", ".join(f"{' '.join(place)}: {word}" for place, word in zip(places, words, strict=True))
-
-
-def _graded(holds: bool, shape: bool) -> Outcome:
-    return "reproduced" if holds else "reproduced in shape" if shape else "not reproduced"
 
 
 ITEM = Item(

@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sensecrypt.errors import SenseCryptError
+from sensecrypt.errors import InvalidInput, SenseCryptError
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that the user has chosen, and those above it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(str(folder), f"cannot be made ({error.strerror})", "choose another --out") from None
 
 
 def write_whole(path: Path, data: bytes) -> Path:

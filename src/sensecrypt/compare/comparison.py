@@ -23,6 +23,7 @@ from sensecrypt.engines.problem import configured_problem
 from sensecrypt.engines.result import Result
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput
+from sensecrypt.files import make_folder
 from sensecrypt.models import DEFAULT_MODEL
 
 VERSION = 1
@@ -80,7 +81,7 @@ def compare(
         going_on = resume and place.exists()
         if going_on and to_settings(place.read_config()) != to_settings(config):
             raise InvalidInput(str(place.path), "is a run with other settings", "choose another folder")
-        _make(memo)
+        make_folder(memo)
         prices = _our_prices(config, ours)
         result = run_local(config, place, problem=own, resume=going_on, on_round=on_round, memo=memo, prices=prices)
         if contestant.policy == "sensecrypt" and contestant.preset not in unions:
@@ -100,13 +101,6 @@ def compare(
     RunFolder(folder).write("compare.json", json.dumps(report, indent=1).encode())
     shutil.rmtree(memo, ignore_errors=True)
     return report
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(str(folder), f"cannot be made ({error.strerror})", "choose another --out") from None
 
 
 def _our_prices(config: RunConfig, known: dict[tuple[str, str, str], Prices]) -> Prices | None:

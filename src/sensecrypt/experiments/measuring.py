@@ -15,7 +15,7 @@ from sensecrypt.experiments.item import Item, Row
 from sensecrypt.experiments.machine import machine
 from sensecrypt.experiments.saved import ROWS, Saved, finite, read_rows, write_rows
 from sensecrypt.experiments.specs import Scaled
-from sensecrypt.files import write_whole
+from sensecrypt.files import make_folder, write_whole
 
 OnCell = Callable[[str, float], None]
 
@@ -43,7 +43,7 @@ def measure(item: Item, scaled: Scaled, folder: Path, *, on_cell: OnCell | None 
         raise InvalidInput(item.id, "has no cells, or two of a name", "mend its settings")
     mark = hashlib.sha256(json.dumps([scaled.scale, scaled.settings], sort_keys=True).encode()).hexdigest()[:12]
     work = folder / "unfinished" / mark
-    _make(work)
+    make_folder(work)
     rows: list[Row] = []
     spent = done = 0.0
     for cell in cells:
@@ -74,10 +74,3 @@ def _plain(settings: dict[str, object]) -> dict[str, object]:
     """Settings as they read from JSON."""
     plain: dict[str, object] = json.loads(json.dumps(settings))
     return plain
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(str(folder), f"cannot be made ({error.strerror})", "choose another --out") from None

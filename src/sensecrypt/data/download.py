@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -97,13 +98,24 @@ def _fetch(source: Source, folder: Path) -> None:
         fetched = Path(pooch.retrieve(source.url, f"md5:{source.md5}", fname=Path(source.url).name, path=scratch))
         if source.url.endswith(".tar.gz"):
             with tarfile.open(fetched) as archive:
-                archive.extractall(scratch, members=[archive.getmember(file) for file in source.files], filter="data")
+                for file in source.files:
+                    _unpack(archive, file, scratch)
         else:
             (scratch / source.files[0]).parent.mkdir(parents=True)
             fetched.rename(scratch / source.files[0])
         for file in source.files:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (scratch / file).replace(folder / file)
+
+
+def _unpack(archive: tarfile.TarFile, file: str, folder: Path) -> None:
+    """Write the bytes of one regular file; names, links, owners and modes of the archive count for nothing."""
+    content = archive.extractfile(file)
+    if content is None:
+        raise tarfile.ExtractError(f"{file} is no file")
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    with content, (folder / file).open("wb") as target:
+        shutil.copyfileobj(content, target)
 
 
 def _failed(source: Source, folder: Path, problem: str) -> InvalidInput:

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
 from sensecrypt.errors import InvalidInput
+from sensecrypt.experiments import document
+from sensecrypt.experiments.catalogue import ITEMS
 from sensecrypt.experiments.document import write_document
 from sensecrypt.experiments.saved import write_rows
 from tests.experiments.toy import Counting, saved_toy
@@ -36,3 +41,12 @@ def test_the_same_rows_give_the_same_text(tmp_path):
 def test_nothing_measured_is_told(tmp_path):
     with pytest.raises(InvalidInput, match="holds no rows"):
         write_document([TOY], tmp_path, tmp_path / "results.md")
+
+
+def test_the_published_document_is_what_the_saved_rows_say(tmp_path, monkeypatch):
+    """Nobody types into docs/results.md: `make docs` writes it."""
+    monkeypatch.setattr(document, "draw", lambda *_: None)
+    folder = Path(__file__).parents[2] / "docs"
+    shutil.copytree(folder / "results", tmp_path / "docs" / "results")
+    text = write_document(list(ITEMS.values()), tmp_path / "docs" / "results", tmp_path / "docs" / "results.md")
+    assert text == (folder / "results.md").read_text()

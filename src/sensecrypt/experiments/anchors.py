@@ -23,7 +23,7 @@ from sensecrypt.rng import derive_rng, derive_seed
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# LeAcc and LnAcc of Ma et al., ICLR 2023; those of LeNet-5 on MNIST are approximate.
+# LeAcc and LnAcc of Ma et al., ICLR 2023; those of LeNet-5 on MNIST are not theirs but an earlier run's, about.
 PUBLISHED = {
     ("FCN-3", "mnist", 24): (1.000, 0.994),
     ("FCN-3", "mnist", 32): (0.982, 0.804),
@@ -33,6 +33,7 @@ PUBLISHED = {
     ("LeNet-5", "cifar-100", 128): (1.0, 1.0),
     ("LeNet-5", "cifar-100", 512): (1.0, 0.960),
 }
+EARLIER = ("LeNet-5", "mnist", 30)
 CLOSE = 0.03
 _SCALES = {  # mean and deviation of the training images, channel by channel
     "mnist": ([0.1307], [0.3081]),
@@ -141,7 +142,7 @@ def judge(rows: Rows) -> list[Verdict]:
         verdicts.append(
             Verdict(
                 f"{network}, {dataset}, {samples} samples: does iLRG find LeAcc {said[0]:.3f} and LnAcc {said[1]:.3f}, "
-                f"as published for one network?",
+                + ("as an earlier run did, about?" if key == EARLIER else "as published for one network?"),
                 f"mean of {len(values[0])} networks: {', '.join(words)}",
                 outcome,
             )

@@ -55,9 +55,9 @@ def draw(rows: Rows) -> Figure:
         own = {(_name(row), row["adversary"]): row["lnacc"] for row in rows if row["distribution"] == kind}
         guess = own[names[0], "prior"]
         gains = [[_gain(own.get((name, each)), guess) for each in who] for name in names]
-        heat_map(axes, gains, xticks=who, yticks=names, write=True, low=0.0, high=1.0)
+        heat_map(axes, gains, yticks=names, write=True, low=0.0, high=1.0)
         axes.set_title("IID" if kind == "iid" else f"{kind} class(es) a client")
-        axes.tick_params(axis="x", rotation=30)
+        axes.set_xticks(range(len(who)), who, rotation=35, ha="right", rotation_mode="anchor")
     return figure
 
 

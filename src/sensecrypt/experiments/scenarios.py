@@ -32,7 +32,7 @@ _TOTALS = (
 class _Calibrated(Contestant):
     """Charged at measured prices whatever holds for the others."""
 
-    def configure(self, common: dict[str, Any], crypto: str) -> RunConfig:  # noqa: ARG002 (not asked)
+    def configure(self, common: dict[str, Any], crypto: str) -> RunConfig:  # noqa: ARG002 (never others' choice)
         """The run."""
         return super().configure(common, "calibrated")
 

@@ -39,6 +39,7 @@ class DatabaseLedger:
 
     def ranking_of(self, round_: Round) -> Ranking | None:
         """The order that was the latest when the round was registered."""
+        # the clause is a constant; values are bound
         sql = f"SELECT number, ranking FROM rankings WHERE id = (SELECT ranking FROM rounds {_ATTEMPT})"  # noqa: S608
         row = self._store.run(lambda transaction: transaction.row(sql, *place_of(round_).all))
         return self._open_ranking(round_.run, round_.cluster, row)
@@ -118,5 +119,6 @@ class DatabaseLedger:
 
 
 def _is_opened(transaction: Transaction, place: Place) -> bool:
+    # the clause is a constant; values are bound
     row = transaction.row(f"SELECT result IS NOT NULL FROM openings {_OPENING}", *place.round)  # noqa: S608
     return row is not None and bool(row[0])

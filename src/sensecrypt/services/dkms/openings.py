@@ -35,6 +35,7 @@ class Openings:
 
         def work(transaction: Transaction) -> Acknowledgement | None:
             transaction.change(_NEW, *place.round)
+            # the clause is a constant; values are bound
             sql = f"SELECT attempt, digest, failures, contributors, weight FROM openings {_OPENING}"  # noqa: S608
             attempt, known, failures, contributors, weight = transaction.row(sql, *place.round) or (None,) * 5
             if contributors is not None:

@@ -19,7 +19,8 @@ size is not. *Beyond*: more than the paper claims, or something it does not have
 The criteria are ours, and several were set or changed after quick runs had been seen: what "almost static" means
 (`extreme-devices`, `uneven-data`: made stricter), when an image counts as readable (`reconstruction`: SSIM 0.5, after
 one image), the questions of `layouts` and `frontier`, the IID partition of `divergence`, the reading of the noise and
-the rule for its guarantee in `noisy-clustering`, rates of training in `similarity` and `b-and-c`. In `anchors` inputs are
+the rule for its guarantee in `noisy-clustering`, rates of training in `similarity` and `b-and-c`.
+In `anchors` inputs are
 normalised because raw ones came out further from the published figures. Most items ran on one choice of seeds.
 """
 

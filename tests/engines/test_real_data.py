@@ -30,7 +30,12 @@ def test_fashion_mnist_clients_are_clustered_by_their_classes(partition, truth):
     torch.set_num_threads(1)
     config = make_config({"dataset": "fashion-mnist", "partition": partition, "seed": 1})
     problem = configured_problem(config)
-    world = World(config, problem.build, problem.clients, MeteredKey(generate_keypair("insecure-test")[0], Meter(None)))
+    world = World(
+        config,
+        problem.build,
+        dict(enumerate(problem.clients)),
+        MeteredKey(generate_keypair("insecure-test")[0], Meter(None)),
+    )
     vector = get_vector(problem.build())
     sketches = [describe_data(world, client, vector, b"a seed of sixteen").row for client in range(20)]
     found = cluster_clients(np.array(sketches), random_state=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -19,7 +20,7 @@ from sensecrypt.errors import InvalidInput
 
 if TYPE_CHECKING:
     from sensecrypt.engines.local import OnRound
-    from sensecrypt.engines.result import Result
+    from sensecrypt.engines.outcome import Outcome
 
 
 @click.command()
@@ -66,7 +67,7 @@ def run(
     if as_json:
         click.echo(json.dumps(result.summary()))
     else:
-        _show(config, result, folder.path)
+        show(config, result, folder.path)
 
 
 def parse_settings(changes: tuple[str, ...], preset: str | None) -> dict[str, Any]:
@@ -98,7 +99,8 @@ def _progress(config: RunConfig) -> Iterator[OnRound]:
         yield on_round
 
 
-def _show(config: RunConfig, result: Result, folder: Path) -> None:
+def show(config: RunConfig, result: Outcome, folder: Path) -> None:
+    """The table at the end of a run."""
     console, summary = Console(width=max(100, Console().width)), result.summary()
     last = max((record["round"] for record in result.records), default=-1)
     protected = "" if config.crypto == "real" else "; calibrated: NOTHING was really encrypted"
@@ -107,7 +109,7 @@ def _show(config: RunConfig, result: Result, folder: Path) -> None:
     for column in ("client", "cluster", "accuracy", "budget", "hidden", "coverage", "train", "encrypt", "kB up"):
         table.add_column(column, justify="right")
     for record in (record for record in result.records if record["round"] == last):
-        row = [str(record["client"]), str(record["cluster"]), f"{record['accuracy']:.1%}"]
+        row = [str(record["client"]), str(record["cluster"]), _percent(record["accuracy"])]
         if "left_out" in record:
             table.add_row(*row, record["left_out"])
             continue
@@ -116,9 +118,14 @@ def _show(config: RunConfig, result: Result, folder: Path) -> None:
         table.add_row(*row, f"{record['bytes_up'] / 1e3:.0f}")
     console.print(table)
     console.print(
-        f"{len(result.vectors)} clusters ({result.why_clusters}); mean accuracy {summary['accuracy']:.1%}, "
+        f"{len(result.model_sha256)} clusters ({result.why_clusters}); mean accuracy {_percent(summary['accuracy'])}, "
         f"{summary['encrypted_share']:.0%} encrypted, {summary['bytes_up'] / 1e6:.1f} MB up, "
         f"{summary['bytes_down'] / 1e6:.1f} MB down, {summary['device_seconds']:.3g} s on the devices, "
         f"{summary['wall_seconds']:.1f} s here; in {folder}",
         soft_wrap=True,
     )
+
+
+def _percent(accuracy: float | None) -> str:
+    """An accuracy, if it was told."""
+    return "unknown" if accuracy is None or math.isnan(accuracy) else f"{accuracy:.1%}"

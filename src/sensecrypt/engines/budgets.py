@@ -10,7 +10,7 @@ from sensecrypt import checks
 from sensecrypt.algo.budget import deadline_budgets, encryption_budgets
 from sensecrypt.config import RunConfig
 from sensecrypt.engines.clock import Pace, pace
-from sensecrypt.engines.result import Record
+from sensecrypt.engines.outcome import Record
 from sensecrypt.profiles import get_profile
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sensecrypt import checks
-from sensecrypt.engines.meter import work_seconds
-from sensecrypt.engines.parties import RUN_NAME, Parties, grow
-from sensecrypt.engines.result import Record
+from sensecrypt.engines.notes import Notes, grow, lonely_blocks, require_quorum
+from sensecrypt.engines.outcome import Record
+from sensecrypt.engines.parties import RUN_NAME, Parties
 from sensecrypt.engines.setup import sum_sensitivities
 from sensecrypt.engines.state import State
 from sensecrypt.engines.work import Done, Proposed, Task, Vector, play_round, propose_blocks
+from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import Rejected
 from sensecrypt.policies.maskcrypt import expose
 from sensecrypt.policies.situation import blocks_of
@@ -25,30 +26,6 @@ from sensecrypt.protocol.messages import Aggregate, Proposal
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
-
-
-@dataclass
-class Notes:
-    """What is written down about a round while it goes on.
-
-    Attributes:
-        clients: facts of every member.
-        left_out: why an upload did not count, by client.
-        server: facts of aggregator and key server.
-    """
-
-    clients: dict[int, Record]
-    server: Record
-    left_out: dict[int, str] = field(default_factory=dict)
-
-    def records(self) -> list[Record]:
-        """One a client, ascending, and one of the servers."""
-        where = {key: self.server[key] for key in ("round", "cluster")}
-        told = [
-            {**where, "client": client, **({"left_out": self.left_out[client]} if client in self.left_out else facts)}
-            for client, facts in sorted(self.clients.items())
-        ]
-        return [*told, self.server]
 
 
 def play_cluster(
@@ -90,7 +67,10 @@ def play_cluster(
     if parties.config.messages == "keep":
         _keep(parties, round_, message, {"model": vector} | ({} if order is None else {"order": order}), model)
     hidden = Mask(aggregate.mask.flags, aggregate.mask.size, aggregate.mask.block, order)
-    notes.server |= {"union_share": hidden.share, "lonely_blocks": _lonely(total, parties.config.min_contributors)}
+    notes.server |= {
+        "union_share": hidden.share,
+        "lonely_blocks": lonely_blocks(total, parties.config.min_contributors),
+    }
     _distribute(parties, notes, model, message)
     if refresh is not None:
         sum_sensitivities(parties, refresh[0], done, notes.server, notes.clients)
@@ -98,12 +78,6 @@ def play_cluster(
     if parties.policy.propose is not None:
         state.exposed[cluster] = expose(state.exposed[cluster], hidden.to_array(), model)
     return notes.records()
-
-
-def _lonely(total: RoundSum, least: int) -> int:
-    """Blocks that somebody encrypted but too few: with the others' help, subtraction may read them."""
-    encrypting = total.encrypted_contributors
-    return int(np.count_nonzero((encrypting > 0) & (encrypting < min(least, len(total.contributors)))))
 
 
 def _agree(parties: Parties, round_: Round, tasks: Sequence[Task], notes: Notes) -> list[Task]:
@@ -171,9 +145,7 @@ def _deliver(parties: Parties, done: Done, round_: Round, total: RoundSum) -> No
 
 def _open(parties: Parties, round_: Round, total: RoundSum, server: Record) -> tuple[Opened, Aggregate, bytes]:
     """Close the sum and let whoever holds the key open it; also the aggregate as it travels."""
-    arrived, quorum = sum(round_.weights[client] for client in total.contributors), parties.config.quorum
-    if arrived < quorum:
-        raise Rejected(f"{arrived:.0%} of the cluster's weight arrived, the quorum is {quorum:.0%}")
+    require_quorum(total, round_, parties.config.quorum)
     start = work_seconds()
     aggregate = total.close()
     message = aggregate.to_bytes(round_)

@@ -7,6 +7,7 @@ alone: not on keys, masks, workers or who arrives first.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,13 +20,14 @@ from sensecrypt.engines import jacobian
 from sensecrypt.engines.budgets import Budgets
 from sensecrypt.engines.clock import Prices
 from sensecrypt.engines.clusterround import play_cluster
+from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.parties import Intercept, Parties, gather
 from sensecrypt.engines.problem import Problem, configured_problem
-from sensecrypt.engines.result import Record, Result
+from sensecrypt.engines.result import Result
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.setup import set_up
 from sensecrypt.engines.state import State, load_state
-from sensecrypt.engines.training import accuracy_by_class, warm_up
+from sensecrypt.engines.training import accuracy_by_class, class_shares, warm_up
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.models import get_vector, layout, set_vector
 from sensecrypt.policies import get_policy
@@ -79,7 +81,8 @@ def run_local(
     folder.save_models(state.vectors, layout(what.build()))
     seconds = time.perf_counter() - start
     labels, log = state.labels.tolist(), folder.records()
-    return Result(config, state.vectors, labels, accuracy, log, seconds, state.why, what.build)
+    hashes = [hashlib.sha256(vector.tobytes()).hexdigest() for vector in state.vectors]
+    return Result(config, labels, accuracy, log, seconds, state.why, hashes, state.vectors, what.build)
 
 
 def _play(parties: Parties, problem: Problem, resume: bool, on_round: OnRound | None) -> tuple[State, list[float]]:
@@ -138,5 +141,5 @@ def _accuracies(problem: Problem, state: State) -> list[float]:
         model = problem.build()
         set_vector(model, vector)
         by_class.append(np.nan_to_num(accuracy_by_class(model, *problem.test, problem.classes)))
-    histograms = [np.bincount(labels.numpy(), minlength=problem.classes) / len(labels) for _, labels in problem.clients]
-    return [float(histogram @ by_class[label]) for histogram, label in zip(histograms, state.labels, strict=True)]
+    shares = [class_shares(labels, problem.classes) for _, labels in problem.clients]
+    return [float(share @ by_class[label]) for share, label in zip(shares, state.labels, strict=True)]

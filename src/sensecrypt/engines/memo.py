@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from sensecrypt.engines.meter import work_seconds
+from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.envelope import seal, unseal_any
 

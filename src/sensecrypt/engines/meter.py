@@ -1,12 +1,7 @@
-"""What a scheme costs, operation by operation: single-core seconds of work and ciphertexts, as the device clock needs.
-
-Work is processor time, not wall time: it does not grow when other processes hold the machine up.
-"""
+"""What a scheme costs, operation by operation: seconds of work on one core, and ciphertexts, for the device clock."""
 
 from __future__ import annotations
 
-import resource
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,15 +15,10 @@ from sensecrypt.crypto.paillier import PublicKey
 from sensecrypt.crypto.scheme import Accumulator, Ciphertexts, DecryptionKey, EncryptionKey, Ints, RowNumbers
 from sensecrypt.crypto.secret import SecretKey
 from sensecrypt.engines.clock import Prices
+from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.profiles import Profile
 
 Operation = Literal["encrypt", "add", "decrypt"]
-
-
-def work_seconds() -> float:
-    """Processor time of this thread and of the processes that were started and waited for."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.thread_time() + children.ru_utime + children.ru_stime
 
 
 @dataclass

@@ -8,22 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from sensecrypt.config import RunConfig
 from sensecrypt.engines.clock import Prices
 from sensecrypt.engines.keyring import Keyring, make_keys
-from sensecrypt.engines.meter import work_seconds
+from sensecrypt.engines.notes import grow
+from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.problem import Problem
-from sensecrypt.engines.result import Record
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.work import World
 from sensecrypt.engines.workers import Workers
+from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.models import always_encrypt, get_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
 from sensecrypt.policies.situation import blocks_of
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.round import Round
+from sensecrypt.types import BoolVector
 
 RUN_NAME = "local"
 Intercept = Callable[[int, int, bytes], bytes | None]
@@ -82,6 +85,13 @@ class Parties:
         grow(server, charged)
 
 
+def always_of(config: RunConfig, model: nn.Module, classes: int) -> BoolVector | None:
+    """Parameters that a run encrypts whatever their sensitivity, if there are any."""
+    if config.always_encrypt != "classifier" or not get_policy(config.policy).heeds_always:
+        return None
+    return always_encrypt(model, classes)
+
+
 def gather(
     config: RunConfig,
     problem: Problem,
@@ -98,19 +108,8 @@ def gather(
     if policy.uses_ratio:
         block = min(get_profile(config.profile).slots, size)
         blocks_of(config.ratio, -(-size // block), block)  # refuses what would encrypt nothing
-    always = None
-    if config.always_encrypt == "classifier" and policy.heeds_always:
-        always = always_encrypt(initial, problem.classes)
+    always = always_of(config, initial, problem.classes)
     keys = make_keys(config, prices)
-    world = World(config, problem.build, problem.clients, keys.clients, memo, always)
+    world = World(config, problem.build, dict(enumerate(problem.clients)), keys.clients, memo, always)
     samples = np.array([len(labels) for _, labels in problem.clients])
     return Parties(config, policy, folder, keys, world, Workers(world, config.workers), samples, size, intercept)
-
-
-def grow(record: Record, more: Record) -> None:
-    """Numbers that are there already grow; everything else is set."""
-    for key, value in more.items():
-        if key in record and isinstance(value, (int, float)) and not isinstance(value, bool):
-            record[key] += value
-        else:
-            record[key] = value

@@ -53,6 +53,29 @@ def configured_problem(config: RunConfig) -> Problem:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class Share:
+    """One client's part in a problem, which is all that it has of it.
+
+    Attributes:
+        build: makes the initial model, the same at every client.
+        data: inputs and labels to train on.
+        test: inputs and labels to measure accuracy on.
+        classes: how many there are.
+    """
+
+    build: Callable[[], nn.Module]
+    data: Samples
+    test: Samples
+    classes: int
+
+
+def configured_share(config: RunConfig, client: int) -> Share:
+    """A client's part in what a configuration names."""
+    problem = configured_problem(config)
+    return Share(problem.build, problem.clients[client], problem.test, problem.classes)
+
+
 def own_problem(model: nn.Module, clients: Sequence[Any], test: Any) -> Problem:
     """A user's model and data: each client's is a pair of tensors, or a loader that yields such pairs."""
     if not clients:

@@ -143,9 +143,15 @@ class RunFolder:
     ) -> None:
         """The final model of each cluster, with the names and shapes of its tensors."""
         for cluster, vector in enumerate(vectors):
-            tensors, start = {}, 0
-            for name, shape in layout:
-                size = int(np.prod(shape))
-                tensors[name] = vector[start : start + size].reshape(shape)
-                start += size
-            self.write(f"model-{cluster}.safetensors", seal("model", {"cluster": cluster}, tensors))
+            self.save_model(cluster, vector, layout)
+
+    def save_model(
+        self, cluster: int, vector: npt.NDArray[np.float32], layout: Sequence[tuple[str, tuple[int, ...]]]
+    ) -> None:
+        """The final model of one cluster."""
+        tensors, start = {}, 0
+        for name, shape in layout:
+            size = int(np.prod(shape))
+            tensors[name] = vector[start : start + size].reshape(shape)
+            start += size
+        self.write(f"model-{cluster}.safetensors", seal("model", {"cluster": cluster}, tensors))

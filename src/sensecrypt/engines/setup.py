@@ -9,11 +9,12 @@ import numpy as np
 from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.engines.clock import SETUP
-from sensecrypt.engines.meter import work_seconds
-from sensecrypt.engines.parties import RUN_NAME, Parties, grow
-from sensecrypt.engines.result import Record
+from sensecrypt.engines.notes import grow
+from sensecrypt.engines.outcome import Record
+from sensecrypt.engines.parties import RUN_NAME, Parties
 from sensecrypt.engines.state import State
 from sensecrypt.engines.work import Described, Done, Vector, describe_data, seal_ranking
+from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.envelope import seal

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -9,6 +11,7 @@ from torch import nn
 
 from sensecrypt.models import get_vector
 
+Fit = Callable[[nn.Module, torch.Tensor, torch.Tensor, int], None]  # trains on inputs and labels, in place, by a seed
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 _BATCH = 512
@@ -50,6 +53,18 @@ def train(
             torch.autograd.backward(nn.functional.cross_entropy(model(images[batch]), labels[batch]))
             optimiser.step()
     return get_vector(model)
+
+
+def accuracy_on(model: nn.Module, test: tuple[torch.Tensor, torch.Tensor], labels: torch.Tensor, classes: int) -> float:
+    """A model's accuracy on test data distributed as `labels` are."""
+    by_class = np.nan_to_num(accuracy_by_class(model, *test, classes))
+    return float(class_shares(labels, classes) @ by_class)
+
+
+def class_shares(labels: torch.Tensor, classes: int) -> npt.NDArray[np.float64]:
+    """The share of each class among `labels`."""
+    counts: npt.NDArray[np.float64] = np.bincount(labels.numpy(), minlength=classes) / len(labels)
+    return counts
 
 
 def accuracy_by_class(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ from sensecrypt.algo.sketching import sketch
 from sensecrypt.config import RunConfig
 from sensecrypt.engines.jacobian import jacobian_map
 from sensecrypt.engines.memo import timed
-from sensecrypt.engines.meter import MeteredKey, work_seconds
-from sensecrypt.engines.training import train
+from sensecrypt.engines.meter import MeteredKey
+from sensecrypt.engines.training import Fit, train
+from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import SenseCryptError
-from sensecrypt.models import mean_gradient, set_vector
+from sensecrypt.models import get_vector, mean_gradient, set_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
 from sensecrypt.policies.situation import Choice, Situation, spread_over
@@ -43,18 +44,20 @@ class World:
     Attributes:
         config: of the run.
         build: makes a fresh model.
-        data: images and labels of every client.
+        data: images and labels of every client, or in a fleet of the one that is here.
         key: the key to encrypt with, metered; the secret one only where clients share it.
         memo: where training results are kept for other runs, if anywhere.
         always: parameters that are encrypted whatever their sensitivity, by policies that heed it.
+        fit: trains a model in place of stochastic gradient descent as configured.
     """
 
     config: RunConfig
     build: Callable[[], nn.Module]
-    data: list[tuple[torch.Tensor, torch.Tensor]]
+    data: Mapping[int, tuple[torch.Tensor, torch.Tensor]]
     key: MeteredKey
     memo: Path | None = None
     always: BoolVector | None = None
+    fit: Fit | None = None
 
     @property
     def policy(self) -> Policy:
@@ -231,15 +234,19 @@ def _train(world: World, task: Task) -> Trained:
     images, labels = world.data[client]
 
     def make() -> Vector:
+        model, seed = _model(world, task.vector), derive_seed(config.seed, "batches", number, client)
+        if world.fit is not None:
+            world.fit(model, images, labels, seed)
+            return get_vector(model)
         return train(
-            _model(world, task.vector),
+            model,
             images,
             labels,
             epochs=config.local_epochs,
             batch_size=config.batch_size,
             learning_rate=config.learning_rate,
             momentum=config.momentum,
-            seed=derive_seed(config.seed, "batches", number, client),
+            seed=seed,
         )
 
     settings = (config.local_epochs, config.batch_size, config.learning_rate, config.momentum)

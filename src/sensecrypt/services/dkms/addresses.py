@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sensecrypt.protocol.round import Round
 
 PROTOCOL = "1"
@@ -12,12 +14,38 @@ RUN = "/v1/runs/{run}"
 ROUND = RUN + "/rounds/{number}/clusters/{cluster}/{purpose}/{attempt}"
 
 
+@dataclass(frozen=True)
+class Place:
+    """Which round a request is about."""
+
+    run: str
+    number: int
+    cluster: int
+    purpose: str
+    attempt: int
+
+    @property
+    def round(self) -> tuple[str, int, int, str]:
+        """Whatever the attempt."""
+        return self.run, self.number, self.cluster, self.purpose
+
+    @property
+    def all(self) -> tuple[str, int, int, str, int]:
+        """With the attempt."""
+        return (*self.round, self.attempt)
+
+
+def place_of(round_: Round) -> Place:
+    """Where a round is kept."""
+    return Place(round_.run, round_.number, round_.cluster, round_.purpose, round_.attempt)
+
+
 def run_address(run: str) -> str:
     """Where a run is."""
     return RUN.format(run=run)
 
 
-def round_address(round_: Round) -> str:
+def round_address(round_: Round | Place) -> str:
     """Where a round is."""
     return ROUND.format(
         run=round_.run,

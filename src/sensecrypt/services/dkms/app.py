@@ -15,11 +15,11 @@ from starlette.requests import ClientDisconnect
 
 from sensecrypt._version import __version__
 from sensecrypt.errors import Refused
-from sensecrypt.services.dkms.addresses import MESSAGE_TYPE, PROTOCOL, ROUND, RUN
+from sensecrypt.services.dkms.addresses import MESSAGE_TYPE, PROTOCOL, ROUND, RUN, Place
 from sensecrypt.services.dkms.certificates import Identity
 from sensecrypt.services.dkms.problems import MEDIA_TYPE, refused
 from sensecrypt.services.dkms.refusals import Refusals
-from sensecrypt.services.dkms.registry import Place, Run
+from sensecrypt.services.dkms.registry import Run
 from sensecrypt.services.dkms.service import KeyService
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"

@@ -22,7 +22,14 @@ from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
-from sensecrypt.services.dkms.addresses import MESSAGE_TYPE, PROTOCOL, PROTOCOL_HEADER, round_address, run_address
+from sensecrypt.services.dkms.addresses import (
+    MESSAGE_TYPE,
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    Place,
+    round_address,
+    run_address,
+)
 from sensecrypt.services.dkms.certificates import check_pair
 from sensecrypt.services.dkms.problems import read_document
 
@@ -108,9 +115,9 @@ class DkmsClient:
         """Tell the service who takes part in a round, as aggregator."""
         self._ask("PUT", round_address(round_), body=describe_round(round_))
 
-    def round(self, round_: Round) -> Round:
-        """The round at the same address as this one, as the service knows it."""
-        return read_round(self._ask("GET", round_address(round_)))
+    def round(self, place: Place) -> Round:
+        """The round there, as the service knows it."""
+        return read_round(self._ask("GET", round_address(place)))
 
     def receipt_seed(self, round_: Round) -> bytes:
         """The members' shared seed for the round's receipts."""

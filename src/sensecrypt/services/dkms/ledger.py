@@ -9,9 +9,10 @@ from sensecrypt.protocol.answers import read_ranking, seal_opened, seal_ranking
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
+from sensecrypt.services.dkms.addresses import Place, place_of
 from sensecrypt.services.dkms.audit import Facts
 from sensecrypt.services.dkms.certificates import Identity
-from sensecrypt.services.dkms.registry import Place, facts_of, place_of
+from sensecrypt.services.dkms.registry import facts_of
 from sensecrypt.services.dkms.sealing import Sealer
 from sensecrypt.services.dkms.store import Store, Transaction
 

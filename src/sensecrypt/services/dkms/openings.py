@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sensecrypt.protocol.answers import Acknowledgement
+from sensecrypt.services.dkms.addresses import Place
 from sensecrypt.services.dkms.certificates import Identity
 from sensecrypt.services.dkms.problems import refused
-from sensecrypt.services.dkms.registry import Place, facts_of
+from sensecrypt.services.dkms.registry import facts_of
 from sensecrypt.services.dkms.store import Store, Transaction
 
 _NEW = "INSERT INTO openings (run, number, cluster, purpose) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"

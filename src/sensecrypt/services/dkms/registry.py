@@ -13,6 +13,7 @@ import numpy as np
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.round import Round
+from sensecrypt.services.dkms.addresses import Place, place_of
 from sensecrypt.services.dkms.audit import Facts
 from sensecrypt.services.dkms.certificates import Identity
 from sensecrypt.services.dkms.problems import refused
@@ -72,32 +73,6 @@ class Run:
         fields["members"] = {int(number): name for number, name in fields["members"].items()}
         fields["first"] = [(start, stop) for start, stop in fields["first"]]
         return cls(**fields)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Which round a request is about."""
-
-    run: str
-    number: int
-    cluster: int
-    purpose: str
-    attempt: int
-
-    @property
-    def round(self) -> tuple[str, int, int, str]:
-        """Whatever the attempt."""
-        return self.run, self.number, self.cluster, self.purpose
-
-    @property
-    def all(self) -> tuple[str, int, int, str, int]:
-        """With the attempt."""
-        return (*self.round, self.attempt)
-
-
-def place_of(round_: Round) -> Place:
-    """Where a round is kept."""
-    return Place(round_.run, round_.number, round_.cluster, round_.purpose, round_.attempt)
 
 
 class Registry:

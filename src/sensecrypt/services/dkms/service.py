@@ -17,6 +17,7 @@ from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.round import Round
+from sensecrypt.services.dkms.addresses import Place, place_of
 from sensecrypt.services.dkms.certificates import Identity
 from sensecrypt.services.dkms.folder import Folder
 from sensecrypt.services.dkms.ledger import DatabaseLedger
@@ -25,7 +26,7 @@ from sensecrypt.services.dkms.metrics import Metrics
 from sensecrypt.services.dkms.openings import Openings
 from sensecrypt.services.dkms.policy import Policy
 from sensecrypt.services.dkms.problems import from_rejected, refused
-from sensecrypt.services.dkms.registry import Place, Registry, Run, check_run, facts_of, place_of
+from sensecrypt.services.dkms.registry import Registry, Run, check_run, facts_of
 from sensecrypt.services.dkms.store import Store
 from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, generate_key
 
@@ -68,12 +69,13 @@ class KeyService:
     # What everybody asks for.
 
     def run(self, name: str, who: Identity) -> dict[str, Any]:
-        """What is public about a run, and the asking client's own number."""
+        """What is public about a run, the asking client's own number, and for the aggregator who has which."""
         run = self._registry.run(name)
         told = {"run": name, "size": run.size, "profile": run.profile, "min_contributors": run.min_contributors}
         client = self._client(run, who) if who.role == "client" else None
         fingerprint = self._key(name).public.fingerprint
-        return {**told, "members": len(run.members), "fingerprint": fingerprint, "client": client}
+        names = {str(number): name for number, name in run.members.items()} if who.role == "aggregator" else None
+        return {**told, "members": len(run.members), "fingerprint": fingerprint, "client": client, "names": names}
 
     def public_key(self, name: str, who: Identity) -> dict[str, Any]:
         """The run's public key, as key files have it."""

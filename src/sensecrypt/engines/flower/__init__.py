@@ -1,0 +1,38 @@
+"""Flower (flwr 1.41) as engine: the same protocol on a real fleet, with the key server where no Flower node reaches it.
+
+`server_app()` and `client_app()` are all that a Flower app needs. Each loads only its own side: a ServerApp has neither
+PyTorch nor anything that could decrypt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
+
+    from sensecrypt.config import RunConfig
+    from sensecrypt.engines.problem import Share
+    from sensecrypt.engines.training import Fit
+
+
+def server_app() -> ServerApp:
+    """The ServerApp: it enrols clients, clusters them, and adds what they upload; it holds no key."""
+    from sensecrypt.engines.flower.server import make_app
+
+    return make_app()
+
+
+def client_app(load: Callable[[RunConfig, int], Share] | None = None, *, fit: Fit | None = None) -> ClientApp:
+    """A ClientApp that trains, chooses what to encrypt, and uploads.
+
+    Args:
+        load: from the run's configuration and the client's number to its model and data; None: what the configuration
+            names.
+        fit: trains a model on a client's samples, in place; None: stochastic gradient descent as configured.
+    """
+    from sensecrypt.engines.flower.client import make_app
+
+    return make_app(load, fit=fit)

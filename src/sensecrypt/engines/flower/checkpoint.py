@@ -1,0 +1,143 @@
+"""What the aggregator of a fleet must not forget: clusters, who has how many samples, and which models are the latest.
+
+Models, keys and orders are not here: the key service has them. A sum that was closed is kept until its round is over,
+so that a ServerApp that is killed and started again hands in the same sum again, never another one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sensecrypt import checks
+from sensecrypt.engines.clock import SETUP
+from sensecrypt.engines.outcome import Record
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.protocol.envelope import seal, unseal_any
+
+_ATTEMPT = "attempt.json"
+
+
+@dataclass(eq=False)
+class FleetState:
+    """A run after so many rounds.
+
+    Attributes:
+        next_round: the first that was not played.
+        why: there are these clusters.
+        size: parameters of the model.
+        initial: SHA-256 of the initial model.
+        labels: the cluster of each client; −1 as long as it has not come.
+        samples: of each client; 0 likewise.
+        rows: what described each client's data for clustering.
+        latest: number and attempt of the round that gave each cluster its model; −1: it has the initial one.
+    """
+
+    next_round: int
+    why: str
+    size: int
+    initial: str
+    labels: checks.IntVector
+    samples: checks.IntVector
+    rows: checks.FloatVector
+    latest: checks.IntVector
+
+    @property
+    def clusters(self) -> int:
+        """How many there are."""
+        return len(self.latest)
+
+    def members(self, cluster: int) -> list[int]:
+        """Of a cluster."""
+        return [int(client) for client in np.flatnonzero(self.labels == cluster)]
+
+    def start(self, cluster: int) -> tuple[int, int] | None:
+        """Where a cluster's model is; None: at the beginning."""
+        number, attempt = (int(each) for each in self.latest[cluster])
+        return None if number < 0 else (number, attempt)
+
+    def save(self, folder: RunFolder) -> None:
+        """Replace the checkpoint."""
+        header: dict[str, str | int] = {
+            "round": self.next_round,
+            "why": self.why,
+            "size": self.size,
+            "initial": self.initial,
+        }
+        tensors = {"labels": self.labels, "samples": self.samples, "rows": self.rows, "latest": self.latest}
+        folder.save_checkpoint(header, tensors)
+
+
+def load_fleet_state(folder: RunFolder) -> FleetState | None:
+    """The last complete round, if there is one; records of later ones are dropped."""
+    checkpoint = folder.load_checkpoint()
+    if checkpoint is None:
+        folder.forget_from(SETUP)
+        return None
+    header, tensors = checkpoint
+    folder.forget_from(int(header["round"]))
+    rest = {name: tensors[name] for name in ("labels", "samples", "rows", "latest")}
+    return FleetState(int(header["round"]), header["why"], int(header["size"]), header["initial"], **rest)
+
+
+@dataclass(frozen=True, eq=False)
+class Closed:
+    """A cluster's sums that were closed, to be opened by the key service.
+
+    Attributes:
+        cluster: whose.
+        number: of the round.
+        attempt: of the round.
+        model: the aggregate.
+        sensitivity: the aggregate of sensitivities, if a new order is due.
+        records: of the round.
+    """
+
+    cluster: int
+    number: int
+    attempt: int
+    model: bytes
+    sensitivity: bytes | None
+    records: list[Record]
+
+    def save(self, folder: RunFolder) -> None:
+        """Keep it until the round is over."""
+        tensors: dict[str, Any] = {"model": self.model, "records": json.dumps(self.records).encode()}
+        if self.sensitivity is not None:
+            tensors["sensitivity"] = self.sensitivity
+        header = {"cluster": self.cluster, "number": self.number, "attempt": self.attempt}
+        arrays = {name: np.frombuffer(data, dtype=np.uint8) for name, data in tensors.items()}
+        folder.write(f"closed-{self.cluster}.safetensors", seal("closed", header, arrays))
+
+
+def load_closed(folder: RunFolder, number: int) -> list[Closed]:
+    """Sums of that round, which was not over when the ServerApp ended."""
+    found = []
+    for path in sorted(folder.path.glob("closed-*.safetensors")):
+        header, arrays = unseal_any(path.read_bytes(), "closed")
+        data = {name: array.tobytes() for name, array in arrays.items()}
+        cluster, of_round, attempt = (int(header[name]) for name in ("cluster", "number", "attempt"))
+        if of_round == number:
+            records = json.loads(data["records"])
+            found.append(Closed(cluster, of_round, attempt, data["model"], data.get("sensitivity"), records))
+    return found
+
+
+def forget_closed(folder: RunFolder) -> None:
+    """The round is over."""
+    for path in folder.path.glob("closed-*.safetensors"):
+        path.unlink()
+
+
+def begin_attempt(folder: RunFolder, number: int) -> int:
+    """The number of a new attempt at this round, never given before, also not by a ServerApp that was killed."""
+    try:
+        known = json.loads((folder.path / _ATTEMPT).read_text())
+    except OSError:
+        known = {"round": None}
+    attempt = known["attempt"] + 1 if known["round"] == number else 0
+    folder.write(_ATTEMPT, json.dumps({"round": number, "attempt": attempt}).encode())
+    return attempt

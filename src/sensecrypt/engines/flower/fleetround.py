@@ -1,0 +1,241 @@
+"""One round of a fleet as the aggregator plays it: all clusters at once, sums opened by the key service.
+
+A cluster whose round fails (too few arrive, a sum does not verify) is tried again under a new attempt's number;
+clusters that are done are not touched.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flwr.serverapp import Grid
+
+from sensecrypt import checks
+from sensecrypt.config import RunConfig
+from sensecrypt.crypto.scheme import EncryptionKey
+from sensecrypt.engines.flower.checkpoint import Closed, FleetState, begin_attempt, forget_closed, load_closed
+from sensecrypt.engines.flower.exchange import Reply, ask
+from sensecrypt.engines.flower.messages import Assignment, facts_from_bytes
+from sensecrypt.engines.flower.roster import Roster
+from sensecrypt.engines.flower.settings import Settings
+from sensecrypt.engines.flower.wire import unpack
+from sensecrypt.engines.notes import Notes, grow, lonely_blocks, require_quorum
+from sensecrypt.engines.outcome import Record
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.engines.worktime import work_seconds
+from sensecrypt.errors import Refused, Rejected, SenseCryptError
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.round import Round
+from sensecrypt.services.dkms.client import DkmsClient
+
+MAX_ATTEMPTS = 3
+LOOK_SECONDS = 60.0  # for a node that is new to say who it is
+_PAUSE = 2.0
+_LOG = logging.getLogger("sensecrypt.fleet")
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregator:
+    """Everything that no round changes.
+
+    Attributes:
+        grid: Flower's way to the nodes.
+        settings: of the run.
+        config: of the run, with the devices that clients told.
+        dkms: the key service, as aggregator.
+        public: the run's public key.
+        folder: where records and checkpoints go.
+        roster: who is there.
+    """
+
+    grid: Grid
+    settings: Settings
+    config: RunConfig
+    dkms: DkmsClient
+    public: EncryptionKey
+    folder: RunFolder
+    roster: Roster
+
+    def describe(self, state: FleetState, cluster: int, number: int, purpose: str, attempt: int) -> Round:
+        """What all members of a cluster agree on before a round."""
+        members = state.members(cluster)
+        total = int(state.samples[members].sum())
+        weights = {client: int(state.samples[client]) / total for client in members}
+        profile = get_profile(self.config.profile)
+        return Round(self.settings.run, number, cluster, purpose, state.size, profile, weights, attempt)
+
+
+@dataclass(eq=False)
+class Collecting:
+    """A cluster's round while its uploads arrive.
+
+    Attributes:
+        round: the round.
+        total: the sum.
+        after: the round of sensitivities that goes with it, if a new order is due.
+        sensitivities: their sum.
+        notes: what is written down.
+        evaluated: the accuracy, at each client, of the model that it started from.
+    """
+
+    round: Round
+    total: RoundSum
+    after: Round | None
+    sensitivities: RoundSum | None
+    notes: Notes
+    evaluated: dict[int, float] = field(default_factory=dict)
+
+    def take(self, client: int, reply: Reply) -> None:
+        """Add what a client sent; what cannot be used is noted, and the sum stays as it was."""
+        start = work_seconds()
+        try:
+            parts = unpack(reply.content, needed={"upload", "facts"}, allowed={"sensitivity"})
+            facts = facts_from_bytes(parts["facts"])
+            self.total.add(parts["upload"], sender=client)
+            if "accuracy" in facts:
+                self.evaluated[client] = facts.pop("accuracy")
+            grow(self.notes.clients[client], facts)
+            if self.sensitivities is not None and "sensitivity" in parts:
+                self.sensitivities.add(parts["sensitivity"], sender=client)
+        except Rejected as error:
+            if client not in self.total.contributors:
+                self.notes.left_out[client] = str(error)
+        grow(self.notes.server, {"aggregate_seconds": work_seconds() - start})
+
+    def close(self, config: RunConfig) -> Closed:
+        """Close the sums, if enough arrived."""
+        require_quorum(self.total, self.round, config.quorum)
+        start = work_seconds()
+        aggregate = self.total.close()
+        model, sensitivity = aggregate.to_bytes(self.round), None
+        if self.after is not None and self.sensitivities is not None and self.sensitivities.contributors:
+            sensitivity = self.sensitivities.close().to_bytes(self.after)
+        grow(self.notes.server, {"aggregate_seconds": work_seconds() - start})
+        lonely = lonely_blocks(self.total, config.min_contributors)
+        self.notes.server |= {"union_share": aggregate.mask.share, "lonely_blocks": lonely}
+        round_ = self.round
+        return Closed(round_.cluster, round_.number, round_.attempt, model, sensitivity, self.notes.records())
+
+
+def play_round(
+    aggregator: Aggregator, state: FleetState, number: int, budgets: checks.FloatVector, *, refresh: bool
+) -> list[Record]:
+    """Every cluster's round; puts where the new models are into `state`, and returns the records."""
+    folder = aggregator.folder
+    done = {closed.cluster: closed for closed in load_closed(folder, number)}
+    for closed in list(done.values()):  # of a ServerApp that was ended: the same sums, which can be opened only once
+        try:
+            _open(aggregator, state, closed)
+        except Refused as error:
+            _LOG.warning("round %d, cluster %d is played again: %s", number, closed.cluster, error)
+            del done[closed.cluster]
+    reason, evaluated = "", []
+    for _ in range(MAX_ATTEMPTS):
+        left = [cluster for cluster in range(state.clusters) if cluster not in done]
+        if not left:
+            break
+        attempt = begin_attempt(folder, number)
+        collecting = _collect(aggregator, state, left, number, attempt, budgets, refresh=refresh)
+        for cluster, each in collecting.items():
+            evaluated += [
+                {"round": state.latest[cluster][0].item(), "evaluated": client, "accuracy": accuracy}
+                for client, accuracy in each.evaluated.items()
+            ]
+            try:
+                done[cluster] = each.close(aggregator.config)
+                done[cluster].save(folder)
+                _open(aggregator, state, done[cluster])
+            except (Rejected, Refused) as error:
+                done.pop(cluster, None)
+                (folder.path / f"closed-{cluster}.safetensors").unlink(missing_ok=True)
+                reason = str(error)
+                _LOG.warning("round %d, cluster %d, attempt %d failed: %s", number, cluster, attempt, reason)
+    if len(done) < state.clusters:
+        raise SenseCryptError(f"round {number} failed {MAX_ATTEMPTS} times: {reason}; fix it and resume the run")
+    for closed in done.values():
+        state.latest[closed.cluster] = (closed.number, closed.attempt)
+    return [*evaluated, *(record for cluster in sorted(done) for record in done[cluster].records)]
+
+
+def end_round(folder: RunFolder, state: FleetState, records: Sequence[Record]) -> None:
+    """Write the round down; a ServerApp that is killed from now on continues after it."""
+    folder.append(records)
+    state.save(folder)
+    forget_closed(folder)
+
+
+def _collect(
+    aggregator: Aggregator,
+    state: FleetState,
+    clusters: Sequence[int],
+    number: int,
+    attempt: int,
+    budgets: checks.FloatVector,
+    *,
+    refresh: bool,
+) -> dict[int, Collecting]:
+    """Have the clusters' members play, and add what arrives as it arrives."""
+    collecting = {cluster: _begin(aggregator, state, cluster, number, attempt, refresh=refresh) for cluster in clusters}
+    nodes = wait_for_quorum(aggregator, {cluster: each.round for cluster, each in collecting.items()})
+    assigned: dict[int, int] = {}
+    requests = {}
+    for cluster, each in collecting.items():
+        for client in each.round.weights:
+            if client not in nodes:
+                each.notes.left_out[client] = "not there"
+                continue
+            budget, start = float(budgets[client]), state.start(cluster)
+            assignment = Assignment(cluster, number, attempt, budget, start, refresh)
+            assigned[nodes[client]] = client
+            requests[nodes[client]] = {"assignment": assignment.to_bytes()}
+    for reply in ask(aggregator.grid, "train", requests, seconds=aggregator.settings.deadline):
+        client = assigned[reply.node]
+        collecting[int(state.labels[client])].take(client, reply)
+    return collecting
+
+
+def wait_for_quorum(aggregator: Aggregator, rounds: Mapping[int, Round]) -> dict[int, int]:
+    """The nodes that are there, once they are enough for every round, or when nobody is waited for any longer."""
+    end = time.monotonic() + aggregator.settings.deadline
+    while True:
+        aggregator.roster.look(seconds=min(LOOK_SECONDS, aggregator.settings.deadline))
+        nodes = aggregator.roster.nodes()
+        present = (sum(each.weights[client] for client in each.weights.keys() & nodes) for each in rounds.values())
+        if min(present) >= aggregator.config.quorum or time.monotonic() >= end:
+            return nodes
+        time.sleep(_PAUSE)
+
+
+def _begin(
+    aggregator: Aggregator, state: FleetState, cluster: int, number: int, attempt: int, *, refresh: bool
+) -> Collecting:
+    round_ = aggregator.describe(state, cluster, number, "model", attempt)
+    aggregator.dkms.register_round(round_)
+    after = None
+    if refresh:
+        after = aggregator.describe(state, cluster, number + 1, "sensitivity", attempt)
+        aggregator.dkms.register_round(after)
+    server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": "real"}
+    notes = Notes({client: {"bytes_down": 0} for client in round_.weights}, server)
+    sensitivities = None if after is None else RoundSum(after, aggregator.public)
+    return Collecting(round_, RoundSum(round_, aggregator.public), after, sensitivities, notes)
+
+
+def _open(aggregator: Aggregator, state: FleetState, closed: Closed) -> None:
+    """Have the sums opened; the model must be, and without a new order the old one stays."""
+    server = closed.records[-1]
+    start = time.perf_counter()
+    round_ = aggregator.describe(state, closed.cluster, closed.number, "model", closed.attempt)
+    aggregator.dkms.open(closed.model, round_)
+    if closed.sensitivity is not None:
+        after = aggregator.describe(state, closed.cluster, closed.number + 1, "sensitivity", closed.attempt)
+        try:
+            aggregator.dkms.open(closed.sensitivity, after)
+        except Refused as error:
+            server["no_new_order"] = str(error)
+            _LOG.warning("round %d, cluster %d keeps its order: %s", closed.number, closed.cluster, error)
+    grow(server, {"open_seconds": time.perf_counter() - start})

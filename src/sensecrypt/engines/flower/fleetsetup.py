@@ -1,0 +1,174 @@
+"""Before the first round of a fleet: clients enrol, are clustered, and rank their parameters together."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from sensecrypt.algo.clustering import cluster_clients
+from sensecrypt.config import RunConfig
+from sensecrypt.engines.clock import SETUP
+from sensecrypt.engines.flower.checkpoint import FleetState, begin_attempt
+from sensecrypt.engines.flower.exchange import ask
+from sensecrypt.engines.flower.fleetround import MAX_ATTEMPTS, Aggregator, wait_for_quorum
+from sensecrypt.engines.flower.messages import Assignment, Enrolment, facts_from_bytes
+from sensecrypt.engines.flower.roster import Roster
+from sensecrypt.engines.flower.settings import Settings
+from sensecrypt.engines.flower.wire import unpack
+from sensecrypt.engines.notes import grow, require_quorum
+from sensecrypt.engines.outcome import Record
+from sensecrypt.errors import Refused, Rejected, SenseCryptError
+from sensecrypt.policies import get_policy
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.round import Round
+from sensecrypt.rng import derive_rng
+
+_PAUSE = 2.0
+_LOG = logging.getLogger("sensecrypt.fleet")
+
+
+def enrol_all(roster: Roster, settings: Settings, *, least: int) -> None:
+    """Wait for all members, or as long as the settings say; go on with those who are there, if they are enough."""
+    end = time.monotonic() + settings.enrol_seconds
+    while True:
+        roster.look(seconds=max(1.0, end - time.monotonic()))
+        missing = list(roster.missing())
+        if not missing:
+            return
+        if time.monotonic() >= end:
+            break
+        time.sleep(_PAUSE)
+    there = len(roster.enrolments)
+    if there < max(2, least):
+        fix = "start their SuperNodes, and look into the ServerApp's log for nodes that were refused"
+        came = f"{there} client(s) came within {settings.enrol_seconds:.0f} s"
+        raise SenseCryptError(f"{came}, {max(2, least)} are needed; {fix}")
+    _LOG.warning("clients %s are not there; the run starts without them", ", ".join(map(str, missing)))
+
+
+def cluster_fleet(roster: Roster, settings: Settings) -> tuple[FleetState, RunConfig]:
+    """Clusters of those who are there; and the configuration with the devices that they told."""
+    came = roster.enrolments
+    size, initial = Counter((each.size, each.initial) for each in came.values()).most_common(1)[0][0]
+    agreeing = {client: each for client, each in sorted(came.items()) if (each.size, each.initial) == (size, initial)}
+    if len(agreeing) < len(came):
+        others = ", ".join(str(client) for client in sorted(came.keys() - agreeing.keys()))
+        raise SenseCryptError(f"clients {others} start from another model; give all the same code, model and seed")
+    count, config = settings.config.clients, settings.config
+    labels, samples = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    here = np.array(list(agreeing))
+    samples[here] = [each.samples for each in agreeing.values()]
+    labels[here], why, rows = 0, "clustering is off", np.zeros((count, 0))
+    if config.clustering == "auto":
+        described = np.array([each.row for each in agreeing.values()])
+        rng, least = derive_rng(config.seed, "clustering"), max(2, config.min_contributors)
+        clusters = cluster_clients(described, random_state=rng, min_size=least)
+        labels[here], why = clusters.labels, clusters.why
+        rows = np.zeros((count, described.shape[1]))
+        rows[here] = described
+    latest = np.full((int(labels.max()) + 1, 2), -1, dtype=np.int64)
+    state = FleetState(SETUP, why, size, initial, labels, samples, rows, latest)
+    return state, _with_devices(config, agreeing)
+
+
+def place_newcomers(roster: Roster, state: FleetState) -> list[int]:
+    """Put clients that came after the clusters were made into the one whose members' data are most like theirs."""
+    placed = []
+    for client, each in roster.enrolments.items():
+        if state.labels[client] >= 0:
+            continue
+        if (each.size, each.initial) != (state.size, state.initial) or each.row.size != state.rows.shape[1]:
+            _LOG.warning("client %d starts from another model: it stays out", client)
+            continue
+        centres = [state.rows[state.members(cluster)].mean(axis=0) for cluster in range(state.clusters)]
+        nearest = int(np.argmin([np.linalg.norm(centre - each.row) for centre in centres]))
+        state.labels[client], state.samples[client], state.rows[client] = nearest, each.samples, each.row
+        placed.append(client)
+    return placed
+
+
+def first_orders(aggregator: Aggregator, state: FleetState) -> list[Record]:
+    """Let every cluster's members rank the initial model's parameters, if the run has orders; the set-up's records."""
+    state.next_round = 0
+    config = aggregator.config
+    facts = {client: {"bytes_up": 0, "bytes_down": 0, **told} for client, told in aggregator.roster.facts.items()}
+    servers: list[Record] = []
+    if config.layout == "prefix" and get_policy(config.policy).ranks_by is not None:
+        servers = _rank(aggregator, state, facts)
+    clients = [client for client in sorted(facts) if state.labels[client] >= 0]
+    told = [
+        {"round": SETUP, "cluster": int(state.labels[client]), "client": client, **facts[client]} for client in clients
+    ]
+    return [*told, *servers]
+
+
+def _rank(aggregator: Aggregator, state: FleetState, facts: dict[int, Record]) -> list[Record]:
+    left, reason = set(range(state.clusters)), ""
+    servers: list[Record] = []
+    for _ in range(MAX_ATTEMPTS):
+        attempt = begin_attempt(aggregator.folder, SETUP)
+        rounds = {}
+        for cluster in sorted(left):
+            round_ = aggregator.describe(state, cluster, 0, "sensitivity", attempt)
+            try:
+                aggregator.dkms.register_round(round_)
+                rounds[cluster] = round_
+            except Refused as error:
+                if error.code != "already-decrypted":  # by a ServerApp that was ended: the order is there
+                    raise
+                left.discard(cluster)
+        if not left:
+            return servers
+        totals = _collect(aggregator, state, rounds, attempt, facts)
+        for cluster, total in totals.items():
+            start = time.perf_counter()
+            try:
+                require_quorum(total, rounds[cluster], aggregator.config.quorum)
+                aggregator.dkms.open(total.close().to_bytes(rounds[cluster]), rounds[cluster])
+                left.discard(cluster)
+            except (Rejected, Refused) as error:
+                reason = str(error)
+                _LOG.warning("cluster %d has no order yet: %s", cluster, reason)
+            took = {"open_seconds": time.perf_counter() - start}
+            servers.append({"round": SETUP, "cluster": cluster, "server": True, **took})
+        if not left:
+            return servers
+    raise SenseCryptError(f"no order of the parameters in {MAX_ATTEMPTS} attempts: {reason}; fix it and resume the run")
+
+
+def _collect(
+    aggregator: Aggregator, state: FleetState, rounds: dict[int, Round], attempt: int, facts: dict[int, Record]
+) -> dict[int, RoundSum]:
+    totals = {cluster: RoundSum(round_, aggregator.public) for cluster, round_ in rounds.items()}
+    nodes = wait_for_quorum(aggregator, rounds)
+    clients = {nodes[client]: client for each in rounds.values() for client in each.weights if client in nodes}
+    requests = {
+        node: {"assignment": Assignment(int(state.labels[client]), 0, attempt, 1.0, None, refresh=False).to_bytes()}
+        for node, client in clients.items()
+    }
+    for reply in ask(aggregator.grid, "train.rank", requests, seconds=aggregator.settings.deadline):
+        client = clients[reply.node]
+        try:
+            parts = unpack(reply.content, needed={"sensitivity", "facts"})
+            told = facts_from_bytes(parts["facts"])
+            totals[int(state.labels[client])].add(parts["sensitivity"], sender=client)
+            grow(facts.setdefault(client, {}), told)
+        except Rejected as error:
+            _LOG.warning("client %d does not rank: %s", client, error)
+    return totals
+
+
+def _with_devices(config: RunConfig, enrolments: dict[int, Enrolment]) -> RunConfig:
+    """The configuration with the devices that clients told; the others keep theirs."""
+    if all(each.cpus is None and each.bandwidth is None for each in enrolments.values()):
+        return config
+    devices = config.devices(0)
+    cpus, bandwidths = [device.speed for device in devices], [device.bandwidth for device in devices]
+    for client, each in enrolments.items():
+        cpus[client] = cpus[client] if each.cpus is None else each.cpus
+        bandwidths[client] = bandwidths[client] if each.bandwidth is None else each.bandwidth
+    return replace(config, cpus=(tuple(cpus),), bandwidths=(tuple(bandwidths),))

@@ -1,0 +1,148 @@
+"""One client of a fleet, whatever carries its messages: it does what it is assigned, and asks the key service itself.
+
+Round descriptions, seeds, orders and models come from the key service, under the client's own certificate; from the
+aggregator come only addresses of rounds, a budget, and whether to send sensitivities.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+
+from sensecrypt.config import RunConfig
+from sensecrypt.engines.flower.messages import Assignment, Enrolment, facts_to_bytes
+from sensecrypt.engines.flower.party import Party
+from sensecrypt.engines.flower.proof import Statement, prove
+from sensecrypt.engines.flower.settings import Settings
+from sensecrypt.engines.flower.wire import Parts
+from sensecrypt.engines.meter import Meter, MeteredKey
+from sensecrypt.engines.outcome import Record
+from sensecrypt.engines.parties import always_of
+from sensecrypt.engines.problem import Share
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.engines.training import Fit, accuracy_on
+from sensecrypt.engines.work import Done, Task, Vector, World, describe_data, play_round, seal_ranking
+from sensecrypt.errors import Rejected
+from sensecrypt.files import make_folder
+from sensecrypt.models import get_vector, layout, set_vector
+from sensecrypt.policies import get_policy
+from sensecrypt.protocol.client import read_model
+from sensecrypt.protocol.round import Round
+from sensecrypt.services.dkms.addresses import Place
+from sensecrypt.services.dkms.client import DkmsClient
+
+Load = Callable[[RunConfig, int], Share]
+
+
+class Member:
+    """A client of one run."""
+
+    def __init__(
+        self, settings: Settings, party: Party, dkms: DkmsClient, load: Load, *, fit: Fit | None = None
+    ) -> None:
+        """Learn from the key service which client this is, and load its data."""
+        self._settings, self._party, self._dkms = settings, party, dkms
+        config = settings.config
+        self.client = int(dkms.run(settings.run)["client"])
+        self._share = load(config, self.client)
+        initial = self._share.build()
+        self._initial: Vector = get_vector(initial)
+        key = MeteredKey(dkms.public_key(settings.run), Meter(None), ahead=config.randomness == "ahead")
+        always = always_of(config, initial, self._share.classes)
+        data = {self.client: self._share.data}
+        self._world = World(config, self._share.build, data, key, always=always, fit=fit)
+
+    def enrol(self, statement: Statement) -> Parts:
+        """Prove who this is, and describe its data for clustering."""
+        config, row, facts = self._settings.config, np.empty(0), {}
+        if config.clustering == "auto":
+            seed = self._dkms.sketch_seed(self._settings.run) if config.sensitivities == "sketch" else None
+            described = describe_data(self._world, self.client, self._initial, seed)
+            row, facts = described.row, described.facts
+        enrolment = Enrolment(
+            size=self._initial.size,
+            samples=len(self._share.data[1]),
+            initial=hashlib.sha256(self._initial.tobytes()).hexdigest(),
+            row=row,
+            cpus=self._party.cpus,
+            bandwidth=self._party.bandwidth,
+        )
+        proof = prove(statement, certificate=self._party.certificate, key=self._party.key)
+        return {"proof": proof, "enrolment": enrolment.to_bytes(), "facts": facts_to_bytes(facts)}
+
+    def rank(self, assignment: Assignment) -> Parts:
+        """Sensitivities of the initial model, encrypted."""
+        round_ = self._round(assignment, "sensitivity")
+        done = seal_ranking(self._world, self.client, self._initial, round_, self._dkms.receipt_seed(round_))
+        if done.sensitivity is None:
+            raise Rejected(done.failure or "nothing came of it")
+        self._dkms.send_receipt(done.sensitivity.receipt, round_)
+        return {"sensitivity": done.sensitivity.upload, "facts": facts_to_bytes(done.facts or {})}
+
+    def play(self, assignment: Assignment) -> Parts:
+        """Train, choose, encrypt; the receipt goes to the key service, the upload back to the aggregator."""
+        round_ = self._round(assignment, "model")
+        vector, received = self._start(assignment)
+        facts: Record = {"bytes_down": received}
+        if assignment.start is not None:
+            facts["accuracy"] = self._accuracy(vector)
+        refresh = None
+        if assignment.refresh:
+            after = self._round(assignment, "sensitivity", after=1)
+            refresh = (after, self._dkms.receipt_seed(after))
+        order = profile = None
+        if self._settings.config.layout == "prefix" and get_policy(self._settings.config.policy).ranks_by is not None:
+            ranking = self._dkms.ranking(round_)
+            if ranking is None:
+                raise Rejected("the key service has no order of the parameters for this round")
+            order, profile = ranking.order, ranking.profile
+            facts["bytes_down"] += 4 * order.size + profile.nbytes
+        seed = self._dkms.receipt_seed(round_)
+        done = play_round(
+            self._world,
+            Task(self.client, round_, vector, order, profile, None, None, assignment.budget, seed, refresh),
+        )
+        return self._send(done, round_, refresh[0] if refresh else None, facts)
+
+    def finish(self, assignment: Assignment) -> Parts:
+        """Fetch the final model, keep it, and tell how good it is and its hash."""
+        vector, received = self._start(assignment)
+        folder = RunFolder(self._party.state / self._settings.run)
+        make_folder(folder.path)
+        folder.save_model(assignment.cluster, vector, layout(self._share.build()))
+        digest = hashlib.sha256(vector.tobytes()).hexdigest().encode()
+        facts = {"bytes_down": received, "accuracy": self._accuracy(vector)}
+        return {"facts": facts_to_bytes(facts), "model_sha256": digest}
+
+    def _send(self, done: Done, round_: Round, after: Round | None, facts: Record) -> Parts:
+        if done.model is None or done.facts is None:
+            raise Rejected(done.failure or "nothing came of it")
+        if done.facts["encrypted_share"] < self._party.least_share:
+            told = f"{done.facts['encrypted_share']:.0%} would be encrypted, this client wants"
+            raise Rejected(f"{told} {self._party.least_share:.0%}: its budget is {done.facts['budget']:.2f}")
+        self._dkms.send_receipt(done.model.receipt, round_)
+        parts = {"upload": done.model.upload, "facts": facts_to_bytes({**done.facts, **facts})}
+        if after is not None and done.sensitivity is not None:
+            self._dkms.send_receipt(done.sensitivity.receipt, after)
+            parts["sensitivity"] = done.sensitivity.upload
+        return parts
+
+    def _round(self, assignment: Assignment, purpose: str, *, after: int = 0) -> Round:
+        number, attempt = assignment.number + after, assignment.attempt
+        return self._dkms.round(Place(self._settings.run, number, assignment.cluster, purpose, attempt))
+
+    def _start(self, assignment: Assignment) -> tuple[Vector, int]:
+        """The model to start from, and how many bytes came for it."""
+        if assignment.start is None:
+            return self._initial, 0
+        number, attempt = assignment.start
+        round_ = self._dkms.round(Place(self._settings.run, number, assignment.cluster, "model", attempt))
+        opened = self._dkms.model(round_)
+        return read_model(opened.values, opened.weight, round_), opened.values.size * round_.profile.slot_bits // 8
+
+    def _accuracy(self, vector: Vector) -> float:
+        model = self._share.build()
+        set_vector(model, vector)
+        return accuracy_on(model, self._share.test, self._share.data[1], self._share.classes)

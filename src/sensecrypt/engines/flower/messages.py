@@ -1,0 +1,171 @@
+"""What aggregator and clients of a fleet tell each other besides uploads: enrolments, assignments, facts."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sensecrypt import checks
+from sensecrypt.engines.outcome import Record
+from sensecrypt.errors import Rejected
+from sensecrypt.protocol.envelope import seal, unseal
+
+_NUMBERS = {
+    *("train_seconds", "sensitivity_seconds", "pass_seconds", "select_seconds", "bytes_up", "bytes_down"),
+    *("seal_seconds", "encrypt_seconds", "encrypted_blocks", "ahead_seconds"),
+    *("order_seal_seconds", "order_encrypt_seconds", "order_blocks", "order_ahead_seconds"),
+    *("encrypted_share", "coverage", "mi", "budget", "accuracy"),
+}
+_WORDS = {"decided_by"}
+_FLAGS = {"feasible"}
+_LONGEST_WORD = 40
+Header = dict[str, str | int]
+_ENROLMENT = {"size": int, "samples": int, "initial": str, "cpus": str, "bandwidth": str}
+_ASSIGNMENT = {"cluster": int, "number": int, "attempt": int, "budget": str, "start": str, "refresh": int}
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """The aggregator asks a node who it is."""
+
+    nonce: str
+
+    def to_bytes(self) -> bytes:
+        """The message."""
+        return seal("challenge", {"nonce": self.nonce}, {})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Challenge:
+        """Read a message, or raise `Rejected`."""
+        fields, _ = unseal(data, "challenge", header={"nonce": str}, tensors={})
+        return cls(fields["nonce"])
+
+
+@dataclass(frozen=True, eq=False)
+class Enrolment:
+    """What a client says of itself before the first round.
+
+    Attributes:
+        size: parameters of its model.
+        samples: that it trains on.
+        initial: SHA-256 of its initial model, which all clients must share.
+        row: what describes its data for clustering; empty where there is none.
+        cpus: of its device, if it tells.
+        bandwidth: likewise.
+    """
+
+    size: int
+    samples: int
+    initial: str
+    row: checks.FloatVector
+    cpus: float | None = None
+    bandwidth: float | None = None
+
+    def to_bytes(self) -> bytes:
+        """The message."""
+        device = {"cpus": _optional(self.cpus), "bandwidth": _optional(self.bandwidth)}
+        header: Header = {"size": self.size, "samples": self.samples, "initial": self.initial, **device}
+        return seal("enrolment", header, {"row": self.row.astype("<f8")})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Enrolment:
+        """Read a message, or raise `Rejected`."""
+        fields, arrays = unseal(data, "enrolment", header=_ENROLMENT, tensors={"row": (np.dtype("<f8"), 1)})
+        device = {key: _read_optional(fields[key]) for key in ("cpus", "bandwidth")}
+        if (
+            fields["size"] < 1
+            or fields["samples"] < 1
+            or any(each is not None and each <= 0 for each in device.values())
+        ):
+            raise Rejected("an enrolment without parameters, samples or a device")
+        if not np.isfinite(arrays["row"]).all():
+            raise Rejected("an enrolment with a description that is not finite")
+        return cls(fields["size"], fields["samples"], fields["initial"], arrays["row"], **device)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What one client is to do in one round.
+
+    Attributes:
+        cluster: the client's.
+        number: of the round.
+        attempt: how often it was started before.
+        budget: α.
+        start: number and attempt of the round whose model to start from; None: the initial model.
+        refresh: whether sensitivities are to be sent, too, for a new order.
+    """
+
+    cluster: int
+    number: int
+    attempt: int
+    budget: float
+    start: tuple[int, int] | None
+    refresh: bool
+
+    def to_bytes(self) -> bytes:
+        """The message."""
+        start = "" if self.start is None else f"{self.start[0]},{self.start[1]}"
+        header: Header = {"cluster": self.cluster, "number": self.number, "attempt": self.attempt, "start": start}
+        return seal("assignment", {**header, "budget": float(self.budget).hex(), "refresh": int(self.refresh)}, {})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Assignment:
+        """Read a message, or raise `Rejected`."""
+        fields, _ = unseal(data, "assignment", header=_ASSIGNMENT, tensors={})
+        try:
+            number, attempt = map(int, fields["start"].split(",")) if fields["start"] else (-1, 0)
+            budget = float.fromhex(fields["budget"])
+        except (ValueError, OverflowError):
+            raise Rejected("an assignment that cannot be read") from None
+        if not 0 <= budget <= 1:
+            raise Rejected("an assignment with an impossible budget")
+        start = (number, attempt) if fields["start"] else None
+        return cls(fields["cluster"], fields["number"], fields["attempt"], budget, start, bool(fields["refresh"]))
+
+
+def facts_to_bytes(facts: Record) -> bytes:
+    """What a client's part of a round took, as a message."""
+    return seal("facts", {"facts": json.dumps(facts)}, {})
+
+
+def facts_from_bytes(data: bytes) -> Record:
+    """Known facts with possible values, or `Rejected`: they end up in records, budgets and tables."""
+    fields, _ = unseal(data, "facts", header={"facts": str}, tensors={})
+    try:
+        facts: Any = json.loads(fields["facts"])
+    except (ValueError, RecursionError):
+        facts = None
+    if not isinstance(facts, dict):
+        raise Rejected("facts that cannot be read")
+    for name, value in facts.items():
+        if not _is_possible(name, value):
+            raise Rejected(f"an impossible fact {name[:20]!r}")
+    return facts
+
+
+def _is_possible(name: str, value: Any) -> bool:
+    if name in _NUMBERS:
+        numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return (numeric and math.isfinite(value) and value >= 0) or (name == "mi" and value is None)
+    if name in _WORDS:
+        return isinstance(value, str) and len(value) <= _LONGEST_WORD and value.isprintable()
+    return name in _FLAGS and isinstance(value, bool)
+
+
+def _optional(value: float | None) -> str:
+    return "" if value is None else float(value).hex()
+
+
+def _read_optional(text: str) -> float | None:
+    try:
+        value = float.fromhex(text) if text else None
+    except (ValueError, OverflowError):
+        raise Rejected("a number that cannot be read") from None
+    if value is not None and not math.isfinite(value):
+        raise Rejected("a number that is not finite")
+    return value

@@ -1,0 +1,61 @@
+"""What came of a run of a fleet, in the aggregator's folder: for whoever submitted it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from sensecrypt.engines.flower.checkpoint import FleetState
+from sensecrypt.engines.outcome import Outcome, Record
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.errors import SenseCryptError
+
+
+def write_outcome(folder: RunFolder, state: FleetState, digests: list[str], seconds: float) -> None:
+    """The run is over."""
+    fields = {
+        "model_sha256": digests,
+        "clusters": state.labels.tolist(),
+        "why": state.why,
+        "wall_seconds": seconds,
+    }
+    folder.write("outcome.json", json.dumps(fields).encode())
+
+
+def read_outcome(path: Path) -> Outcome:
+    """What is in the folder of a run; a run that failed or is not over raises."""
+    folder = RunFolder(path)
+    try:
+        fields = json.loads((path / "outcome.json").read_text())
+    except (OSError, ValueError):
+        raise SenseCryptError(f"{path} holds no run that is over; look into the ServerApp's log") from None
+    if "error" in fields:
+        raise SenseCryptError(str(fields["error"]))
+    log = merge_accuracies(folder.records())
+    accuracy = [math.nan] * len(fields["clusters"])
+    for record in log:
+        if "client" in record and not math.isnan(record.get("accuracy", math.nan)):
+            accuracy[record["client"]] = record["accuracy"]
+    return Outcome(
+        config=folder.read_config(),
+        labels=fields["clusters"],
+        accuracy=accuracy,
+        log=log,
+        wall_seconds=fields["wall_seconds"],
+        why_clusters=fields["why"],
+        model_sha256=fields["model_sha256"],
+    )
+
+
+def merge_accuracies(records: list[Record]) -> list[Record]:
+    """Accuracies into the records of the rounds that they are of: clients tell them only when they fetch the model."""
+    told = {(record["round"], record["evaluated"]): record["accuracy"] for record in records if "evaluated" in record}
+    merged = []
+    for record in records:
+        if "evaluated" in record:
+            continue
+        if "client" in record and record["round"] >= 0:
+            record = {**record, "accuracy": told.get((record["round"], record["client"]), math.nan)}
+        merged.append(record)
+    return merged

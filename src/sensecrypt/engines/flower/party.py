@@ -1,0 +1,84 @@
+"""The file that tells a party of a fleet where the key service is, and who it is itself.
+
+url = "https://dkms.example:8443"
+certificate = "client-0.crt"   # paths are relative to the file
+key = "client-0.key"
+authority = "ca.crt"
+state = "state"                # where it keeps what it must not lose
+cpus = 4                       # a client's device, if it wants to tell
+bandwidth = 50                 # megabytes a second
+least_share = 0.2              # of its model, which a client encrypts or else sends nothing
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sensecrypt import checks
+from sensecrypt.errors import InvalidInput
+from sensecrypt.services.dkms.client import DkmsClient
+
+_PATHS = ("certificate", "key", "authority", "state")
+_KEYS = ("url", *_PATHS, "cpus", "bandwidth", "least_share")
+_TRIES = 9  # 100 s in all: as long as a key service may take to come back
+
+
+@dataclass(frozen=True)
+class Party:
+    """Who somebody is in a fleet.
+
+    Attributes:
+        url: of the key service.
+        certificate: the party's own.
+        key: of the certificate.
+        authority: who issued the service's certificate, and everybody's.
+        state: folder of the party's own.
+        cpus: of its device; None: as the run's configuration says.
+        bandwidth: likewise.
+        least_share: of the model; a client sends nothing of which less is encrypted.
+    """
+
+    url: str
+    certificate: Path
+    key: Path
+    authority: Path
+    state: Path
+    cpus: float | None = None
+    bandwidth: float | None = None
+    least_share: float = 0.0
+
+    def connect(self) -> DkmsClient:
+        """Talk to the key service as this party, with patience."""
+        return DkmsClient(
+            self.url, certificate=self.certificate, key=self.key, authority=self.authority, tries=_TRIES, pause=0.2
+        )
+
+
+def read_party(path: Path) -> Party:
+    """The party in that file."""
+    try:
+        settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be read ({error.strerror})", "see docs/deployment.md") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(str(path), f"is no TOML ({error})", 'write lines such as: key = "client-0.key"') from None
+    for name in settings:
+        if name not in _KEYS:
+            near = difflib.get_close_matches(name, _KEYS, n=1)
+            fix = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(_KEYS)}"
+            raise InvalidInput(f"{path}: {name}", "is no key of a party file", fix)
+    for name in ("url", *_PATHS):
+        if not isinstance(settings.get(name), str):
+            raise InvalidInput(f"{path}: {name}", "is missing or no text", f'write a line such as: {name} = "…"')
+    for name in _PATHS:
+        settings[name] = path.parent / settings[name]
+    for name in ("cpus", "bandwidth"):
+        if name in settings:
+            settings[name] = checks.number(f"{path}: {name}", settings[name], low=0.0, open_low=True)
+    if "least_share" in settings:
+        settings["least_share"] = checks.number(f"{path}: least_share", settings["least_share"], low=0.0, high=1.0)
+    return Party(**settings)

@@ -1,0 +1,58 @@
+"""What is written down about a cluster's round while it goes on, and what must hold before its sum is closed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sensecrypt.engines.outcome import Record
+from sensecrypt.errors import Rejected
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.round import Round
+
+
+@dataclass
+class Notes:
+    """What is written down about a round while it goes on.
+
+    Attributes:
+        clients: facts of every member.
+        left_out: why an upload did not count, by client.
+        server: facts of aggregator and key server.
+    """
+
+    clients: dict[int, Record]
+    server: Record
+    left_out: dict[int, str] = field(default_factory=dict)
+
+    def records(self) -> list[Record]:
+        """One a client, ascending, and one of the servers."""
+        where = {key: self.server[key] for key in ("round", "cluster")}
+        told = [
+            {**where, "client": client, **({"left_out": self.left_out[client]} if client in self.left_out else facts)}
+            for client, facts in sorted(self.clients.items())
+        ]
+        return [*told, self.server]
+
+
+def grow(record: Record, more: Record) -> None:
+    """Numbers that are there already grow; everything else is set."""
+    for key, value in more.items():
+        if key in record and isinstance(value, (int, float)) and not isinstance(value, bool):
+            record[key] += value
+        else:
+            record[key] = value
+
+
+def lonely_blocks(total: RoundSum, least: int) -> int:
+    """Blocks that somebody encrypted but too few: with the others' help, subtraction may read them."""
+    encrypting = total.encrypted_contributors
+    return int(np.count_nonzero((encrypting > 0) & (encrypting < min(least, len(total.contributors)))))
+
+
+def require_quorum(total: RoundSum, round_: Round, quorum: float) -> None:
+    """Raise `Rejected` unless enough of the cluster's weight arrived."""
+    arrived = sum(round_.weights[client] for client in total.contributors)
+    if arrived < quorum:
+        raise Rejected(f"{arrived:.0%} of the cluster's weight arrived, the quorum is {quorum:.0%}")

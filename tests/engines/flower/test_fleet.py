@@ -1,0 +1,241 @@
+"""The fleet gives the models that one machine gives, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from sensecrypt.config import make_config
+from sensecrypt.engines.local import run_local
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.errors import SenseCryptError
+from tests.engines.flower.conftest import SMALL
+
+
+def local_models(tmp_path, **settings):
+    return run_local(make_config({**SMALL, **settings}), RunFolder(tmp_path / "local")).model_sha256
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"policy": "plaintext"},
+        {"policy": "full"},
+        {"layout": "blocks"},
+        {"rounds": 3, "order_refresh": 1},
+        {"clustering": "auto", "clients": 6, "partition": "categories:2", "budget": "deadline"},
+    ],
+    ids=lambda settings: "-".join(map(str, settings.values())) or "default",
+)
+def test_the_models_are_those_of_one_machine(fleet, tmp_path, settings):
+    outcome = fleet(**settings).play()
+    assert sorted(outcome.model_sha256) == sorted(local_models(tmp_path, **settings))
+    assert len(outcome.played) == outcome.config.clients * outcome.config.rounds
+    assert all(0 < accuracy <= 1 for accuracy in outcome.accuracy)
+
+
+def test_records_and_accuracies_are_those_of_one_machine(fleet, tmp_path):
+    played = fleet()
+    outcome, local = played.play(), run_local(make_config(SMALL), RunFolder(tmp_path / "local"))
+    for ours, theirs in zip(outcome.records, local.records, strict=True):
+        for key in ("round", "client", "cluster", "accuracy", "encrypted_share", "budget", "encrypted_blocks"):
+            assert ours[key] == theirs[key], key
+    assert outcome.summary().keys() == local.summary().keys()
+    json.dumps(outcome.summary(), allow_nan=False)
+
+
+def test_every_client_keeps_its_final_model(fleet):
+    played = fleet()
+    played.play()
+    for client in range(4):
+        assert (played.folder / f"state-client-{client}" / played.run / "model-0.safetensors").exists()
+
+
+def test_the_aggregator_keeps_no_model_and_no_secret(fleet):
+    played = fleet()
+    played.play()
+    kept = {path.name for path in played.state.iterdir()}
+    assert kept == {"run.json", "records.jsonl", "checkpoint.safetensors", "attempt.json", "outcome.json"}
+
+
+def test_a_node_that_dies_and_comes_back_is_left_out_meanwhile(fleet):
+    played = fleet(rounds=4)
+
+    def before(client, kind, message):
+        gone = kind == "train" and rounds_done(played) == 1
+        (played.dead.add if gone else played.dead.discard)(103)
+        return message
+
+    played.before = before
+    outcome = played.play()
+    left_out = [(record["round"], record["client"]) for record in outcome.records if "left_out" in record]
+    assert left_out == [(1, 3), (2, 3)]  # it came back after round 2 had begun
+    assert len(outcome.records) == 16
+
+
+def test_a_client_that_comes_back_as_another_node_goes_on(fleet):
+    played = fleet(rounds=3)
+
+    def before(client, kind, message):
+        if kind == "train" and client == 3 and rounds_done(played) == 1:
+            played.nodes.pop(103, None)
+            played.nodes[200] = 3
+            return None
+        return message
+
+    played.before = before
+    outcome = played.play()
+    assert [record["round"] for record in outcome.records if "left_out" in record] == [1]
+    assert "client" in outcome.records[-1]
+
+
+def test_a_client_that_comes_late_joins_the_cluster_whose_data_are_like_its_own(fleet):
+    settings = {"clustering": "auto", "clients": 7, "partition": "categories:2", "rounds": 3}
+    played = fleet(**settings)
+    late = 106
+    played.dead.add(late)
+
+    def before(client, kind, message):
+        if kind == "train" and rounds_done(played) == 1:
+            played.dead.discard(late)
+        return message
+
+    played.before = before
+    outcome = played.play()
+    whole = fleet(**settings).play()
+    assert outcome.labels[6] >= 0
+    same = [outcome.labels[6] == outcome.labels[client] for client in range(6)]
+    assert same == [whole.labels[6] == whole.labels[client] for client in range(6)]
+
+
+def test_too_few_clients_is_one_clear_line(fleet):
+    played = fleet()
+    played.dead |= {101, 102, 103}
+    with pytest.raises(SenseCryptError, match=r"1 client\(s\) came within 1 s, 2 are needed"):
+        played.play()
+    assert "2 are needed" in json.loads((played.state / "outcome.json").read_text())["error"]
+
+
+def test_without_a_quorum_the_round_fails_and_can_be_resumed(fleet, tmp_path):
+    played = fleet(rounds=2)
+
+    def before(client, kind, message):
+        return None if kind == "train" and client != 0 and rounds_done(played) == 1 else message
+
+    played.before, played.deadline = before, 0.2
+    with pytest.raises(SenseCryptError, match=r"round 1 failed 3 times: 2.% of the cluster's weight arrived"):
+        played.play()
+    played.before = lambda client, kind, message: message
+    assert played.play().model_sha256 == local_models(tmp_path)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fleet, tmp_path, monkeypatch, moment):
+    from sensecrypt.services.dkms.client import DkmsClient
+
+    played, opened = fleet(rounds=3), DkmsClient.open
+    calls = []
+
+    class Killed(BaseException):
+        pass
+
+    def open_(self, aggregate, round_):
+        calls.append((round_.number, round_.purpose, round_.attempt))
+        if len(calls) == 3:  # the order, round 0, round 1
+            if moment == "after":
+                opened(self, aggregate, round_)
+            raise Killed
+        return opened(self, aggregate, round_)
+
+    monkeypatch.setattr(DkmsClient, "open", open_)
+    with pytest.raises(Killed):
+        played.play()
+    assert played.play().model_sha256 == local_models(tmp_path, rounds=3)
+    assert calls[2] == calls[3] == (1, "model", 0)
+    with played.server.party("aggregator", "aggregator") as aggregator:
+        assert aggregator.run(played.run)["members"] == 4
+    lines = [line for line in played.server.audit() if line.get("run") == played.run]
+    openings = [(line["round"], line["purpose"]) for line in lines if line["event"] == "decrypted"]
+    assert sorted(openings) == [(0, "model"), (0, "sensitivity"), (1, "model"), (2, "model")]
+
+
+def test_a_server_app_that_is_killed_while_collecting_starts_a_new_attempt(fleet, tmp_path):
+    played = fleet()
+
+    class Killed(BaseException):
+        pass
+
+    def before(client, kind, message):
+        if kind == "train" and client == 3 and rounds_done(played) == 1:
+            raise Killed
+        return message
+
+    played.before = before
+    with pytest.raises(Killed):
+        played.play()
+    played.before = lambda client, kind, message: message
+    assert played.play().model_sha256 == local_models(tmp_path)
+    assert json.loads((played.state / "attempt.json").read_text()) == {"round": 1, "attempt": 1}
+
+
+def test_a_server_app_that_is_killed_while_ordering_goes_on(fleet, tmp_path, monkeypatch):
+    from sensecrypt.engines.flower import fleetsetup
+
+    played = fleet()
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fleetsetup, "grow", killed)
+        with pytest.raises(Killed):
+            played.play()
+    assert played.play().model_sha256 == local_models(tmp_path)
+
+
+def test_devices_that_clients_tell_decide_their_budgets(fleet):
+    played = fleet(rounds=1)
+    for client, cpus in enumerate((1, 2, 4, 8)):
+        played.party("client", f"client-{client}", f"cpus = {cpus}\nbandwidth = 10\n")
+    outcome = played.play()
+    budgets = [record["budget"] for record in outcome.records]
+    assert budgets == sorted(budgets)
+    assert np.ptp(budgets) > 0
+    assert outcome.config.cpus == ((1.0, 2.0, 4.0, 8.0),)
+
+
+def test_a_client_that_wants_more_encrypted_sends_nothing(fleet):
+    played = fleet(rounds=1, policy="plaintext")
+    played.party("client", "client-2", "least_share = 0.5\n")
+    outcome = played.play()
+    [left_out] = [record for record in outcome.records if "left_out" in record]
+    assert left_out["client"] == 2
+    assert "0% would be encrypted, this client wants 50%" in left_out["left_out"]
+
+
+def test_training_of_ones_own(fleet):
+    from sensecrypt.engines.flower import client_app
+    from sensecrypt.engines.problem import configured_share
+
+    calls = []
+
+    def fit(model, inputs, labels, seed):
+        calls.append((len(inputs), len(labels), seed))
+
+    played = fleet(rounds=1)
+    played.app = client_app(configured_share, fit=fit)
+    outcome = played.play()
+    assert len(calls) == 4
+    assert len(outcome.model_sha256) == 1
+
+
+def rounds_done(fleet) -> int:
+    """Of the run so far."""
+    rounds = [record["round"] for record in RunFolder(fleet.state).records() if "client" in record]
+    return max(rounds, default=-1) + 1

@@ -1,0 +1,242 @@
+"""What parties of a fleet tell each other is read strictly: whatever else arrives is refused, never guessed at."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sensecrypt.engines.flower.messages import Assignment, Challenge, Enrolment, facts_from_bytes, facts_to_bytes
+from sensecrypt.engines.flower.party import read_party
+from sensecrypt.engines.flower.proof import Statement, check_proof, prove
+from sensecrypt.engines.flower.settings import read_settings
+from sensecrypt.engines.flower.wire import STYPE, pack, unpack
+from sensecrypt.errors import CertificateError, InvalidInput, Rejected
+from sensecrypt.protocol.envelope import seal
+from sensecrypt.services.pki import create_authority, issue
+
+naturals = st.integers(0, 2**31)
+
+
+@given(
+    st.builds(
+        Assignment,
+        naturals,
+        naturals,
+        naturals,
+        st.floats(0, 1),
+        st.none() | st.tuples(naturals, naturals),
+        st.booleans(),
+    )
+)
+def test_an_assignment_arrives_as_it_was_sent(assignment):
+    assert Assignment.from_bytes(assignment.to_bytes()) == assignment
+
+
+def test_an_enrolment_arrives_as_it_was_sent():
+    sent = Enrolment(10, 3, "ab", np.array([1.0, 2.0]), None, 2.5)
+    got = Enrolment.from_bytes(sent.to_bytes())
+    assert (got.size, got.samples, got.initial, got.cpus, got.bandwidth) == (10, 3, "ab", None, 2.5)
+    assert got.row.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "enrolment",
+    [
+        Enrolment(0, 3, "", np.zeros(1)),
+        Enrolment(1, 0, "", np.zeros(1)),
+        Enrolment(1, 1, "", np.array([np.nan])),
+        Enrolment(1, 1, "", np.zeros(1), cpus=-1.0),
+        Enrolment(1, 1, "", np.zeros(1), cpus=float("inf")),
+    ],
+)
+def test_an_impossible_enrolment_is_rejected(enrolment):
+    with pytest.raises(Rejected):
+        Enrolment.from_bytes(enrolment.to_bytes())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"budget": "0x1.8p1"}, {"budget": "nan"}, {"budget": "?"}, {"start": "1"}, {"start": "a,b"}, {"start": "1,2,3"}],
+)
+def test_an_impossible_assignment_is_rejected(fields):
+    good = {"cluster": 0, "number": 0, "attempt": 0, "budget": "0x1p0", "start": "", "refresh": 0}
+    Assignment.from_bytes(seal("assignment", good, {}))
+    with pytest.raises(Rejected):
+        Assignment.from_bytes(seal("assignment", {**good, **fields}, {}))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"train_seconds": -1},
+        {"train_seconds": float("nan")},
+        {"train_seconds": "1"},
+        {"train_seconds": True},
+        {"bytes_up": float("inf")},
+        {"secret": 1},
+        {"decided_by": "x" * 100},
+        {"decided_by": "<b>\n"},
+        {"feasible": 1},
+        [1],
+        "text",
+    ],
+)
+def test_impossible_facts_are_rejected(facts):
+    with pytest.raises(Rejected):
+        facts_from_bytes(facts_to_bytes(facts))
+
+
+def test_possible_facts_are_kept():
+    facts = {"train_seconds": 0.5, "bytes_up": 7, "mi": None, "decided_by": "budget", "feasible": True}
+    assert facts_from_bytes(facts_to_bytes(facts)) == facts
+
+
+def test_parts_arrive_as_they_were_sent():
+    assert unpack(pack({"a": b"1", "b": b""}), needed={"a"}, allowed={"b"}) == {"a": b"1", "b": b""}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        RecordDict(),
+        RecordDict({"sensecrypt": ConfigRecord({"a": b"1"})}),
+        RecordDict({"sensecrypt": ArrayRecord({}), "more": ArrayRecord({})}),
+        RecordDict({"sensecrypt": ArrayRecord({"a": Array("bytes", (1,), "numpy.ndarray", b"1")})}),
+        RecordDict({"sensecrypt": ArrayRecord({"a": Array("bytes", (2,), STYPE, b"1")})}),
+        RecordDict({"sensecrypt": ArrayRecord({"a": Array("int8", (1,), STYPE, b"1")})}),
+        pack({"b": b""}),
+        pack({"a": b"", "b": b""}),
+        pack({"failure": b"I do not want to"}),
+    ],
+)
+def test_other_content_is_rejected(content):
+    with pytest.raises(Rejected):
+        unpack(content, needed={"a"})
+
+
+def test_a_failure_is_told_and_cut_short():
+    with pytest.raises(Rejected, match=r"^no data$"):
+        unpack(pack({"failure": b"no data"}), needed={"a"})
+    with pytest.raises(Rejected) as error:
+        unpack(pack({"failure": b"x" * 10_000}), needed={"a"})
+    assert len(str(error.value)) == 400
+
+
+@pytest.fixture(scope="module")
+def issued(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("proof-pki")
+    create_authority(folder)
+    issue(folder, role="client", name="phone")
+    issue(folder, role="aggregator", name="summer")
+    return folder
+
+
+class TestProof:
+    statement = Statement("run", 7, "nonce")
+
+    def proof(self, issued, name="phone", statement=statement):
+        return prove(statement, certificate=issued / f"{name}.crt", key=issued / f"{name}.key")
+
+    def test_it_names_the_client(self, issued):
+        assert check_proof(self.proof(issued), self.statement, authority=issued / "ca.crt") == "phone"
+
+    @pytest.mark.parametrize(
+        "other", [Statement("other", 7, "nonce"), Statement("run", 8, "nonce"), Statement("run", 7, "old")]
+    )
+    def test_it_holds_for_nothing_else(self, issued, other):
+        with pytest.raises(Rejected, match="does not hold"):
+            check_proof(self.proof(issued, statement=other), self.statement, authority=issued / "ca.crt")
+
+    def test_another_authority_is_refused(self, issued, tmp_path):
+        create_authority(tmp_path)
+        issue(tmp_path, role="client", name="phone")
+        with pytest.raises(Rejected, match="does not hold"):
+            check_proof(self.proof(tmp_path), self.statement, authority=issued / "ca.crt")
+
+    def test_another_role_is_refused(self, issued):
+        with pytest.raises(Rejected, match="role aggregator"):
+            check_proof(self.proof(issued, "summer"), self.statement, authority=issued / "ca.crt")
+
+    def test_a_damaged_one_is_refused(self, issued):
+        good = self.proof(issued)
+        with pytest.raises(Rejected):
+            check_proof(good[:-1] + bytes([good[-1] ^ 1]), self.statement, authority=issued / "ca.crt")
+        with pytest.raises(Rejected):
+            check_proof(b"", self.statement, authority=issued / "ca.crt")
+
+    def test_without_a_key_there_is_a_clear_error(self, issued, tmp_path):
+        with pytest.raises(CertificateError, match="cannot be read"):
+            prove(self.statement, certificate=issued / "phone.crt", key=tmp_path / "none.key")
+
+
+class TestSettings:
+    def test_settings_are_a_run_s(self):
+        told = read_settings({"sensecrypt.run": "a", "sensecrypt.settings.rounds": "3", "other": 1})
+        assert (told.run, told.config.rounds, told.deadline) == ("a", 3, 3600.0)
+
+    @pytest.mark.parametrize(
+        ("more", "fault"),
+        [
+            ({"sensecrypt.run": ""}, "is ''"),
+            ({"sensecrypt.run": "../x"}, "is '../x'"),
+            ({"sensecrypt.rounds": 3}, "no key of a fleet's run"),
+            ({"sensecrypt.settings.round": 3}, "did you mean 'rounds'"),
+            ({"sensecrypt.deadline": 0}, "sensecrypt.deadline"),
+            ({"sensecrypt.settings.policy": "maskcrypt"}, "is for one machine"),
+            ({"sensecrypt.settings.policy": "fedml_he"}, "is for one machine"),
+            ({"sensecrypt.settings.key_mode": "shared-key"}, "is for one machine"),
+            ({"sensecrypt.settings.crypto": "calibrated"}, "is for one machine"),
+            ({"sensecrypt.settings.messages": "keep"}, "is for one machine"),
+        ],
+    )
+    def test_what_a_fleet_cannot_do_is_refused(self, more, fault):
+        with pytest.raises(InvalidInput, match=fault.replace(".", r"\.")):
+            read_settings({"sensecrypt.run": "a", **more})
+
+
+class TestPartyFile:
+    good = 'url = "u"\ncertificate = "c"\nkey = "k"\nauthority = "a"\nstate = "s"\n'
+
+    def test_paths_are_relative_to_the_file(self, tmp_path):
+        (tmp_path / "p.toml").write_text(self.good + "cpus = 2\n")
+        party = read_party(tmp_path / "p.toml")
+        assert (party.key, party.cpus, party.bandwidth) == (tmp_path / "k", 2.0, None)
+
+    @pytest.mark.parametrize(
+        ("text", "fault"),
+        [
+            ("url", "is no TOML"),
+            ('url = "u"', "certificate: is missing"),
+            (good + 'sate = "x"', "did you mean 'state'"),
+            (good + "cpus = 0", "cpus: is 0"),
+            (good + "least_share = 2", "least_share: is 2"),
+        ],
+    )
+    def test_a_file_that_cannot_be_used_is_named(self, tmp_path, text, fault):
+        (tmp_path / "p.toml").write_text(text)
+        with pytest.raises(InvalidInput, match=fault):
+            read_party(tmp_path / "p.toml")
+
+    def test_a_file_that_is_not_there_is_named(self, tmp_path):
+        with pytest.raises(InvalidInput, match=r"p\.toml: cannot be read"):
+            read_party(tmp_path / "p.toml")
+
+
+def test_a_challenge_arrives_as_it_was_sent():
+    assert Challenge.from_bytes(Challenge("abc").to_bytes()) == Challenge("abc")
+
+
+def test_the_server_app_loads_neither_pytorch_nor_anything_secret():
+    code = (
+        "import sys; from sensecrypt.engines.flower import server_app; server_app(); "
+        "print(*(m for m in sys.modules if m == 'torch' or (m.startswith('sensecrypt') and 'secret' in m)"
+        " or m in ('sensecrypt.protocol.keyserver', 'sensecrypt.crypto.keys', 'sensecrypt.crypto.keyfile')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

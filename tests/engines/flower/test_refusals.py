@@ -1,0 +1,132 @@
+"""A node that is not who it says, or sends what it should not, is left out; the others' round goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from flwr.app import Message
+
+from sensecrypt.engines.flower import client_app
+from sensecrypt.engines.flower.wire import Parts, pack, unpack
+from sensecrypt.engines.problem import configured_share
+from sensecrypt.errors import SenseCryptError
+
+ALL = {"proof", "enrolment", "facts", "upload", "sensitivity", "model_sha256"}
+
+
+@pytest.fixture
+def altered(fleet):
+    """A fleet of which client 3 answers messages of one kind with something else."""
+
+    def make(kind: str, alter, **settings):
+        played = fleet(rounds=1, **settings)
+        honest = played.app
+
+        def app(message: Message, context) -> Message:
+            reply = honest(message, context)
+            if message.metadata.message_type != kind or context.node_id != 103:
+                return reply
+            parts = unpack(reply.content, needed=set(), allowed=ALL)
+            return Message(pack(alter(parts, message, context)), reply_to=message)
+
+        played.app = app
+        return played
+
+    return make
+
+
+def left_out(outcome) -> dict[int, str]:
+    return {record["client"]: record["left_out"] for record in outcome.records if "left_out" in record}
+
+
+def test_a_node_that_proves_nothing_is_no_client(altered, caplog):
+    played = altered("query.enrol", lambda parts, *_: {**parts, "proof": b"x"})
+    outcome = played.play()
+    assert outcome.labels == [0, 0, 0, -1]
+    assert "node 103 is not enrolled" in caplog.text
+
+
+def test_a_stranger_s_certificate_is_no_client(fleet, caplog):
+    played = fleet(rounds=1)
+    played.party("client", "stranger")  # issued by the right authority
+    text = (played.folder / "stranger.toml").read_text()
+    (played.folder / "client-3.toml").write_text(text)
+    outcome = played.play()
+    assert outcome.labels == [0, 0, 0, -1]
+    assert "stranger is not registered with run" in caplog.text
+
+
+def test_a_proof_of_another_client_cannot_be_used_again(altered, fleet, caplog):
+    stolen: dict[int, Parts] = {}
+
+    def steal(parts, message, context):
+        return {**parts, "proof": stolen[102]["proof"]}
+
+    played = altered("query.enrol", steal)
+    app = played.app
+
+    def keep(message, context):
+        reply = app(message, context)
+        if message.metadata.message_type == "query.enrol" and context.node_id == 102:
+            stolen[102] = unpack(reply.content, needed=set(), allowed=ALL)
+        return reply
+
+    played.app = keep
+    outcome = played.play()
+    assert outcome.labels == [0, 0, 0, -1]
+    assert "does not hold" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("alter", "why"),
+    [
+        (lambda parts, *_: {**parts, "upload": b"x" * 100}, "header"),
+        (lambda parts, *_: {**parts, "upload": parts["upload"][:-10]}, "damaged"),
+        (lambda parts, *_: {"facts": parts["facts"]}, "a message with the parts facts"),
+        (lambda parts, *_: {**parts, "facts": b"?"}, "header"),
+        (lambda parts, *_: {**parts, "more": b""}, "a message with the parts"),
+    ],
+    ids=["noise", "cut", "no-upload", "no-facts", "too-much"],
+)
+def test_an_upload_that_cannot_be_read_is_left_out(altered, alter, why):
+    outcome = altered("train", alter).play()
+    assert why in left_out(outcome)[3]
+    assert len(outcome.played) == 3
+
+
+def test_an_altered_upload_fails_the_sum_and_then_the_run(altered):
+    def alter(parts, *_):
+        upload = bytearray(parts["upload"])
+        upload[-1] ^= 1  # a plain value
+        return {**parts, "upload": bytes(upload)}
+
+    played = altered("train", alter, policy="plaintext")
+    with pytest.raises(SenseCryptError, match="does not match the receipts"):
+        played.play()
+    refused = [line["code"] for line in played.server.audit() if line["event"] == "refused"]
+    assert "receipts-mismatch" in refused
+
+
+def test_a_client_with_another_model_stops_the_run_before_it_starts(fleet):
+    def load(config, client):
+        return configured_share(replace(config, seed=1 if client == 3 else config.seed), client)
+
+    played = fleet(rounds=1)
+    played.app = client_app(load)
+    with pytest.raises(SenseCryptError, match="clients 3 start from another model"):
+        played.play()
+
+
+def test_a_node_without_a_party_file_says_so(fleet, caplog):
+    played = fleet(rounds=1)
+    context = played.context
+    played.context = lambda node: _without(context(node)) if node == 103 else context(node)
+    outcome = played.play()
+    assert outcome.labels[3] == -1
+    assert "sensecrypt-party: is not in this node's configuration" in caplog.text
+
+
+def _without(context):
+    context.node_config.clear()
+    return context

@@ -43,7 +43,7 @@ def _measure(spec: Spec, _folder: Path) -> list[Row]:
     part = iid(data.train_labels, spec["clients"], rng=derive_rng(spec["seed"], "b-and-c"))[0]
     images, labels = as_tensor(data.train_images[part]), torch.from_numpy(data.train_labels[part])
     model = build_model(DEFAULT_MODEL[spec["dataset"]], seed=derive_seed(spec["seed"], "model"))
-    train(model, images, labels, epochs=spec["epochs"], batch_size=32, learning_rate=0.05, momentum=0.9, seed=1)
+    train(model, images, labels, epochs=spec["epochs"], batch_size=32, learning_rate=0.01, momentum=0.5, seed=1)
     weights = get_vector(model)
     gains = sensitivity(weights, mean_gradient(model, images, labels))
     pairs = list(product(spec["B"], spec["C"]))

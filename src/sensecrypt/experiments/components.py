@@ -59,6 +59,7 @@ def _run(spec: Spec, preset: str, folder: Path) -> list[Row]:
         "clients": FLEET,
         "rounds": spec["rounds"],
         "local_epochs": spec["local_epochs"],
+        "learning_rate": 0.01,  # AlexNet dies of larger steps
         "seed": spec["seed"],
         "preset": preset,
         "crypto": "calibrated" if preset == "paper" else "real",

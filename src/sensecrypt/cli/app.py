@@ -15,6 +15,7 @@ from sensecrypt.cli.attack import attack
 from sensecrypt.cli.bench import bench
 from sensecrypt.cli.compare import compare
 from sensecrypt.cli.dkms import dkms
+from sensecrypt.cli.fleet import fleet
 from sensecrypt.cli.keys import keys
 from sensecrypt.cli.pki import pki
 from sensecrypt.cli.reproduce import reproduce
@@ -47,6 +48,7 @@ main.add_command(attack)
 main.add_command(bench)
 main.add_command(compare)
 main.add_command(dkms)
+main.add_command(fleet)
 main.add_command(keys)
 main.add_command(reproduce)
 main.add_command(pki)

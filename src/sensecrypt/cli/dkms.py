@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from sensecrypt.cli.passphrase import find_passphrase, passphrase_option
-from sensecrypt.errors import MissingExtra
+from sensecrypt.errors import InvalidInput, MissingExtra
+from sensecrypt.profiles import DEFAULT_PROFILE
 
 _folder = click.option("--folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Its state.")
 _file = click.Path(dir_okay=False, path_type=Path)
@@ -93,3 +94,73 @@ def audit(folder: Path, noted: str | None, as_json: bool) -> None:
     later = f", {waiting} of them in the database until the next start" if waiting else ""
     click.echo(f"The audit log is whole: {head.number:,} lines{later}.")
     click.echo(f"Audit head {head}")
+
+
+@dkms.command()
+@click.option("--url", required=True, help="Of the key service, such as https://dkms.example:8443.")
+@click.option("--certificate", required=True, type=_file, help="The admin's own.")
+@click.option("--key", required=True, type=_file, help="The certificate's key.")
+@click.option("--ca", "authority", required=True, type=_file, help="Certificate of who issues certificates.")
+@click.option("--run", required=True, help="The run's name.")
+@click.option("--size", required=True, type=click.IntRange(1), help="Parameters of the model.")
+@click.option("--profile", default=DEFAULT_PROFILE, show_default=True, help="Of the run's key pair.")
+@click.option("--member", "members", multiple=True, metavar="NAME", help="A client's certificate; from 0, in order.")
+@click.option("--members", "members_file", type=_file, help="A file with all clients' names, one a line.")
+@click.option(
+    "--min-contributors", default=3, show_default=True, type=click.IntRange(2), help="Fewest clients in a sum."
+)
+@click.option("--first", metavar="START:STOP", multiple=True, help="Parameters that come first in every order; repeat.")
+@click.option("--json", "as_json", is_flag=True, help="Print what the service tells about the run.")
+def register(
+    url: str,
+    certificate: Path,
+    key: Path,
+    authority: Path,
+    run: str,
+    size: int,
+    profile: str,
+    members: tuple[str, ...],
+    members_file: Path | None,
+    min_contributors: int,
+    first: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Register a run and its members, as admin; the service makes its key pair. Doing it twice changes nothing."""
+    from sensecrypt.services.dkms.client import DkmsClient
+
+    numbered = dict(enumerate(_names(members, members_file)))
+    ranges = [_range(text) for text in first]
+    with DkmsClient(url, certificate=certificate, key=key, authority=authority) as admin:
+        told = admin.register_run(
+            run, size=size, profile=profile, members=numbered, min_contributors=min_contributors, first=ranges
+        )
+    if as_json:
+        click.echo(json.dumps(told))
+    else:
+        click.echo(f"Run {run} is registered: {len(numbered)} members, {size:,} parameters, {profile}.")
+
+
+def _names(members: tuple[str, ...], file: Path | None) -> list[str]:
+    """The members' names, from one source, each once."""
+    fix = "name each client once, with --member or in the file of --members"
+    if bool(members) == (file is not None):
+        raise InvalidInput("--member", "is needed, or --members, and not both", fix)
+    names = list(members)
+    if file is not None:
+        try:
+            names = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        except OSError as error:
+            raise InvalidInput(str(file), f"cannot be read ({error.strerror})", "check the path") from None
+        except UnicodeDecodeError:
+            raise InvalidInput(str(file), "is no text", "write one name a line") from None
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice or not names:
+        raise InvalidInput(str(file or "--member"), f"names {twice[0]!r} twice" if twice else "names nobody", fix)
+    return names
+
+
+def _range(text: str) -> tuple[int, int]:
+    start, colon, stop = text.partition(":")
+    if not colon or not start.isdecimal() or not stop.isdecimal() or int(start) >= int(stop):
+        raise InvalidInput("--first", f"is {text!r}", "write START:STOP, such as 0:784, with START below STOP")
+    return int(start), int(stop)

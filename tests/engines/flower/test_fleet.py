@@ -10,7 +10,7 @@ import pytest
 from sensecrypt.config import make_config
 from sensecrypt.engines.local import run_local
 from sensecrypt.engines.runfolder import RunFolder
-from sensecrypt.errors import SenseCryptError
+from sensecrypt.errors import InvalidInput, SenseCryptError
 from tests.engines.flower.conftest import SMALL
 
 
@@ -58,7 +58,19 @@ def test_the_aggregator_keeps_no_model_and_no_secret(fleet):
     played = fleet()
     played.play()
     kept = {path.name for path in played.state.iterdir()}
-    assert kept == {"run.json", "records.jsonl", "checkpoint.safetensors", "attempt.json", "outcome.json"}
+    assert kept == {"run.json", "records.jsonl", "checkpoint.safetensors", "attempt.json", "outcome.json", "lock"}
+
+
+def test_two_server_apps_do_not_play_one_run(fleet):
+    played = fleet()
+
+    def before(client, kind, message):
+        with pytest.raises(InvalidInput, match="is played by another ServerApp"):
+            played.play()
+        return message
+
+    played.before = before
+    assert played.play().model_sha256
 
 
 def test_a_node_that_dies_and_comes_back_is_left_out_meanwhile(fleet):

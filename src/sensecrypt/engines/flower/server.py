@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import logging
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,13 +56,26 @@ def run_fleet(grid: Grid, settings: Settings, party: Party) -> None:
     """Play a run, or continue the one of that name; what came of it, also a failure, is in the run's folder."""
     folder = RunFolder(party.state / settings.run)
     make_folder(folder.path)
-    (folder.path / "outcome.json").unlink(missing_ok=True)
-    try:
-        with party.connect() as dkms:
-            _play(grid, settings, party, dkms, folder)
-    except SenseCryptError as error:
-        folder.write("outcome.json", json.dumps({"error": str(error)}).encode())
-        raise
+    with _held(folder):
+        (folder.path / "outcome.json").unlink(missing_ok=True)
+        try:
+            with party.connect() as dkms:
+                _play(grid, settings, party, dkms, folder)
+        except SenseCryptError as error:
+            folder.write("outcome.json", json.dumps({"error": str(error)}).encode())
+            raise
+
+
+@contextlib.contextmanager
+def _held(folder: RunFolder) -> Iterator[None]:
+    """Hold the run: two ServerApps on one would get in each other's way."""
+    with (folder.path / "lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            problem = "is played by another ServerApp"
+            raise InvalidInput(str(folder.path), problem, "stop that one first: flwr stop") from None
+        yield
 
 
 def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder: RunFolder) -> None:

@@ -1,0 +1,163 @@
+"""`sensecrypt fleet …`: a whole fleet as processes of this machine, for trying it out."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sensecrypt.config import PRESETS, RunConfig, read_config
+from sensecrypt.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from sensecrypt.fleet.fleet import Fleet
+    from sensecrypt.fleet.folder import FleetFolder
+    from sensecrypt.fleet.submit import Submitted
+
+_folder = click.option(
+    "--folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="All of the fleet is in it."
+)
+
+
+@click.group()
+def fleet() -> None:
+    """Try a fleet out: key service, Flower's SuperLink and SuperNodes, as processes of this machine."""
+
+
+@fleet.command()
+@_folder
+@click.option("--clients", type=int, help="How many SuperNodes; at least 2. An existing fleet keeps its number.")
+@click.option("--tls", is_flag=True, default=None, help="SuperLink has a certificate, SuperNodes have registered keys.")
+@click.option("--port", type=click.IntRange(1, 65535), help="The first of clients + 2 ports. [default: free ones]")
+def up(folder: Path, clients: int | None, tls: bool | None, port: int | None) -> None:
+    """Start a fleet and keep it up until Ctrl-C or SIGTERM; a part that dies is started again.
+
+    The folder is made if it is new, with certificates, keys and a key service; else its fleet starts again with all
+    that it knew. For trying out only: the key service's passphrase lies in the folder.
+    """
+    from sensecrypt.fleet.fleet import Fleet
+
+    started = Fleet(folder, clients=clients, tls=tls, port=port, say=click.echo)
+    with _signals(signal.default_int_handler):  # also where a shell's `&` has Ctrl-C ignored
+        try:
+            started.up()
+            click.echo(_next_steps(started))
+            started.tend(threading.Event())
+        except KeyboardInterrupt:
+            pass
+        finally:
+            with _signals(signal.SIG_IGN):  # an impatient second Ctrl-C must leave nothing behind
+                if started.parts:
+                    click.echo("ending the fleet …")
+                started.down()
+    click.echo("The fleet is down.")
+
+
+@contextmanager
+def _signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> Iterator[None]:
+    """What Ctrl-C and SIGTERM do inside."""
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+
+
+@fleet.command()
+@_folder
+@click.argument("config_file", metavar="[CONFIG.toml]", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting; may be repeated.")
+@click.option("--preset", type=click.Choice(list(PRESETS)), help="What holds where nothing else is said.")
+@click.option("--name", help="Of the run. [default: the time]")
+@click.option("--resume", metavar="RUN", help="Continue that run from its last complete round.")
+@click.option("--deadline", type=float, help="Seconds that a round's replies are waited for.")
+@click.option("--enrol-seconds", type=float, help="Seconds that clients are waited for at the start.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def run(
+    folder: Path,
+    config_file: Path | None,
+    changes: tuple[str, ...],
+    preset: str | None,
+    name: str | None,
+    resume: str | None,
+    deadline: float | None,
+    enrol_seconds: float | None,
+    as_json: bool,
+) -> None:
+    """Play a run on a fleet that is up, and show what `sensecrypt run` shows."""
+    from sensecrypt.fleet.folder import FleetFolder
+    from sensecrypt.fleet.submit import submit
+
+    place = FleetFolder(folder.expanduser().absolute())
+    place.refuse_unless_up()
+    if resume is not None:
+        if config_file is not None or changes or preset is not None or name is not None:
+            raise InvalidInput("--resume", "continues a run as it was configured", "leave name and settings out")
+        config = _resumed(place, resume)
+    else:
+        config = _config(place, config_file, changes, preset)
+    submitted = submit(
+        place,
+        config,
+        run=resume or name,
+        resume=resume is not None,
+        deadline=deadline,
+        enrol_seconds=enrol_seconds,
+    )
+    click.echo(f"run {submitted.run} is submitted; its folder is {submitted.folder}", err=True)
+    _follow(config, submitted, as_json)
+
+
+def _follow(config: RunConfig, submitted: Submitted, as_json: bool) -> None:
+    from sensecrypt.cli.run import _progress as progress
+    from sensecrypt.cli.run import show
+
+    try:
+        with progress(config) as on_round:
+            submitted.wait(on_round=on_round)
+    except KeyboardInterrupt:
+        submitted.stop()
+        raise click.ClickException(f"interrupted, and the run is stopped; {submitted.hint()}") from None
+    outcome = submitted.outcome()
+    if as_json:
+        click.echo(json.dumps(outcome.summary()))
+    else:
+        show(config, outcome, submitted.folder)
+
+
+def _config(place: FleetFolder, file: Path | None, changes: tuple[str, ...], preset: str | None) -> RunConfig:
+    """What was said, with as many clients as the fleet has unless that was said too."""
+    from sensecrypt.cli.run import parse_settings
+
+    said = parse_settings(changes, preset)
+    config = read_config(file, said)
+    if "clients" in said or (file is not None and "clients" in tomllib.loads(file.read_text())):
+        return config
+    return read_config(file, {**said, "clients": place.read().clients})
+
+
+def _resumed(place: FleetFolder, run: str) -> RunConfig:
+    from sensecrypt.engines.runfolder import RunFolder
+    from sensecrypt.fleet.registration import check_name
+
+    return RunFolder(place.run(check_name(run))).read_config()
+
+
+def _next_steps(started: Fleet) -> str:
+    description, path = started.folder.read(), started.folder.path
+    return (
+        f"SuperLink {description.superlink}, key service {description.dkms_url}, logs in {path / 'logs'}\n"
+        f"Submit a run, in another terminal:\n"
+        f"  sensecrypt fleet run --folder {path} --set partition=iid --set rounds=3 "
+        f"--set min_contributors={min(3, description.clients)}\n"
+        "Ctrl-C ends the fleet."
+    )

@@ -1,0 +1,1 @@
+"""A whole fleet as processes of this machine, for trying it out: key service, SuperLink, SuperNodes."""

@@ -1,0 +1,72 @@
+"""What the key service must know of a run before it begins: size, members, what comes first in every order."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt.config import RunConfig
+from sensecrypt.errors import InvalidInput
+from sensecrypt.fleet.folder import Description, FleetFolder
+from sensecrypt.fleet.making import ADMIN
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # what the key service takes for a run's name
+
+
+def check_name(run: str) -> str:
+    """A name that the key service takes, and that is a folder's name too."""
+    if not _NAME.fullmatch(run):
+        fix = "use up to 63 letters, digits, dots, dashes and underscores, a letter or digit first"
+        raise InvalidInput("--name", f"is {run!r}", fix)
+    return run
+
+
+def check_config(config: RunConfig, description: Description) -> None:
+    """Refuse what this fleet could not play."""
+    from sensecrypt.engines.flower.settings import refuse_local_only
+
+    if config.clients != description.clients:
+        problem = f"is {config.clients}, and the fleet has {description.clients}"
+        raise InvalidInput("clients", problem, "leave it out, or start a fleet of that many")
+    if not 2 <= config.min_contributors <= description.clients:
+        problem = f"is {config.min_contributors}, the fleet has {description.clients} clients"
+        raise InvalidInput("min_contributors", problem, f"choose 2 to {description.clients}, or start a larger fleet")
+    refuse_local_only(config)
+
+
+def register(folder: FleetFolder, description: Description, config: RunConfig, run: str) -> None:
+    """Register the run, as the fleet's admin."""
+    from sensecrypt.services.dkms.client import DkmsClient
+
+    size, first = _size_and_first(config)
+    certificate, key, authority = folder.certificate(ADMIN)
+    with DkmsClient(description.dkms_url, certificate=certificate, key=key, authority=authority) as admin:
+        admin.register_run(
+            run,
+            size=size,
+            profile=config.profile,
+            members=dict(enumerate(description.members)),
+            min_contributors=config.min_contributors,
+            first=first,
+        )
+
+
+def ranges(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The flags that are set, as ranges [start, stop)."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
+
+
+def _size_and_first(config: RunConfig) -> tuple[int, list[tuple[int, int]]]:
+    from sensecrypt.engines.problem import configured_problem
+    from sensecrypt.models import always_encrypt, get_vector
+    from sensecrypt.policies import get_policy
+
+    problem = configured_problem(config)
+    initial = problem.build()
+    size = get_vector(initial).size
+    if config.always_encrypt == "classifier" and get_policy(config.policy).heeds_always:
+        return size, ranges(always_encrypt(initial, problem.classes))
+    return size, []

@@ -118,8 +118,7 @@ def run(
 
 
 def _follow(config: RunConfig, submitted: Submitted, as_json: bool) -> None:
-    from sensecrypt.cli.run import _progress as progress
-    from sensecrypt.cli.run import show
+    from sensecrypt.cli.run import progress, show
 
     try:
         with progress(config) as on_round:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.work import World
 from sensecrypt.engines.workers import Workers
 from sensecrypt.engines.worktime import work_seconds
-from sensecrypt.models import always_encrypt, get_vector
+from sensecrypt.models import always_encrypt, get_vector, layout
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
 from sensecrypt.policies.situation import blocks_of
@@ -110,6 +111,7 @@ def gather(
         blocks_of(config.ratio, -(-size // block), block)  # refuses what would encrypt nothing
     always = always_of(config, initial, problem.classes)
     keys = make_keys(config, prices)
-    world = World(config, problem.build, dict(enumerate(problem.clients)), keys.clients, memo, always)
+    layers = {name: math.prod(shape) for name, shape in layout(initial)}
+    world = World(config, problem.build, dict(enumerate(problem.clients)), keys.clients, memo, always, layers=layers)
     samples = np.array([len(labels) for _, labels in problem.clients])
     return Parties(config, policy, folder, keys, world, Workers(world, config.workers), samples, size, intercept)

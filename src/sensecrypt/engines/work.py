@@ -17,6 +17,7 @@ from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
 from sensecrypt.config import RunConfig
 from sensecrypt.engines.jacobian import jacobian_map
+from sensecrypt.engines.layers import encrypted_by_layer
 from sensecrypt.engines.memo import timed
 from sensecrypt.engines.meter import MeteredKey
 from sensecrypt.engines.training import Fit, train
@@ -49,6 +50,8 @@ class World:
         memo: where training results are kept for other runs, if anywhere.
         always: parameters that are encrypted whatever their sensitivity, by policies that heed it.
         fit: trains a model in place of stochastic gradient descent as configured.
+        layers: names and sizes of the model's tensors, to tell how much of each is encrypted; None in a fleet, where
+            facts go to the aggregator, which is not to learn where the secret order puts a layer.
     """
 
     config: RunConfig
@@ -58,6 +61,7 @@ class World:
     memo: Path | None = None
     always: BoolVector | None = None
     fit: Fit | None = None
+    layers: Mapping[str, int] | None = None
 
     @property
     def policy(self) -> Policy:
@@ -225,6 +229,8 @@ def _play(world: World, task: Task) -> Done:
         "decided_by": choice.decided_by,
         "feasible": choice.feasible,
     }
+    if world.layers is not None:
+        facts["layers"] = encrypted_by_layer(choice.mask, world.layers)
     own = trained.weights if world.config.messages == "keep" else None
     return Done(client, sealed, refreshed, facts, own=own)
 

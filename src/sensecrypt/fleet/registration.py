@@ -60,13 +60,11 @@ def ranges(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 def _size_and_first(config: RunConfig) -> tuple[int, list[tuple[int, int]]]:
+    from sensecrypt.engines.parties import always_of
     from sensecrypt.engines.problem import configured_problem
-    from sensecrypt.models import always_encrypt, get_vector
-    from sensecrypt.policies import get_policy
+    from sensecrypt.models import get_vector
 
     problem = configured_problem(config)
     initial = problem.build()
-    size = get_vector(initial).size
-    if config.always_encrypt == "classifier" and get_policy(config.policy).heeds_always:
-        return size, ranges(always_encrypt(initial, problem.classes))
-    return size, []
+    always = always_of(config, initial, problem.classes)
+    return get_vector(initial).size, [] if always is None else ranges(always)

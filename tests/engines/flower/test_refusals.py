@@ -10,6 +10,7 @@ from flwr.app import Message
 from sensecrypt.engines.flower import client_app
 from sensecrypt.engines.flower.wire import Parts, pack, unpack
 from sensecrypt.engines.problem import configured_share
+from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import SenseCryptError
 
 ALL = {"proof", "enrolment", "facts", "upload", "sensitivity", "model_sha256"}
@@ -55,6 +56,10 @@ def test_a_stranger_s_certificate_is_no_client(fleet, caplog):
     outcome = played.play()
     assert outcome.labels == [0, 0, 0, -1]
     assert "stranger is not registered with run" in caplog.text
+    [refusal] = [record for record in RunFolder(played.state).records() if "refused" in record]
+    assert refusal["node"] == 103
+    assert "stranger is not registered with run" in refusal["refused"]
+    assert outcome.summary()["rounds"] == 1
 
 
 def test_a_proof_of_another_client_cannot_be_used_again(altered, fleet, caplog):

@@ -161,9 +161,10 @@ def play_round(
     return [*evaluated, *(record for cluster in sorted(done) for record in done[cluster].records)]
 
 
-def end_round(folder: RunFolder, state: FleetState, records: Sequence[Record]) -> None:
+def end_round(aggregator: Aggregator, state: FleetState, records: Sequence[Record]) -> None:
     """Write the round down; a ServerApp that is killed from now on continues after it."""
-    folder.append(records)
+    folder, number = aggregator.folder, state.next_round - 1
+    folder.append([*records, *({"round": number, **refusal} for refusal in aggregator.roster.take_refusals())])
     state.save(folder)
     forget_closed(folder)
 

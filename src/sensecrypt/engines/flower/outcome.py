@@ -49,11 +49,15 @@ def read_outcome(path: Path) -> Outcome:
 
 
 def merge_accuracies(records: list[Record]) -> list[Record]:
-    """Accuracies into the records of the rounds that they are of: clients tell them only when they fetch the model."""
+    """Records as a run on one machine has them.
+
+    Clients tell accuracies only when they fetch the model: each goes into the record of its round. Lines about nodes
+    that were refused are left out.
+    """
     told = {(record["round"], record["evaluated"]): record["accuracy"] for record in records if "evaluated" in record}
     merged = []
     for record in records:
-        if "evaluated" in record:
+        if "evaluated" in record or "refused" in record:
             continue
         if "client" in record and record["round"] >= 0:
             record = {**record, "accuracy": told.get((record["round"], record["client"]), math.nan)}

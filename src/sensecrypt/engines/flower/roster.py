@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -28,6 +29,7 @@ class Roster:
         self._grid, self._run, self._members, self._authority = grid, run, members, authority
         self._clients: dict[int, int] = {}  # by node
         self._asked: set[int] = set()
+        self._refused: list[Record] = []
         self.enrolments: dict[int, Enrolment] = {}
         self.facts: dict[int, Record] = {}
 
@@ -49,6 +51,12 @@ class Roster:
                 self._enrol(reply, Statement(self._run, reply.node, nonces[reply.node]))
             except SenseCryptError as error:
                 _LOG.warning("node %d is not enrolled: %s", reply.node, error)
+                self._refused.append({"node": reply.node, "refused": str(error), "time": time.time()})
+
+    def take_refusals(self) -> list[Record]:
+        """Nodes that were refused since the last call, and why: for the run's records."""
+        taken, self._refused = self._refused, []
+        return taken
 
     def missing(self) -> Iterable[int]:
         """Members that have not come."""

@@ -92,7 +92,7 @@ def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder
     config = replace(folder.read_config(), rounds=settings.config.rounds)
     aggregator = Aggregator(grid, settings, config, dkms, dkms.public_key(settings.run), folder, roster)
     if state.next_round == SETUP:
-        end_round(folder, state, first_orders(aggregator, state))
+        end_round(aggregator, state, first_orders(aggregator, state))
     budgets = Budgets(config, state.labels, state.size)
     budgets.learn(folder.records())
     for number in range(state.next_round, config.rounds):
@@ -103,7 +103,7 @@ def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder
         allowed, refresh = budgets.of_round(number), _is_refresh(aggregator, number)
         records = play_round(aggregator, state, number, allowed, refresh=refresh)
         state.next_round = number + 1
-        end_round(folder, state, records)
+        end_round(aggregator, state, records)
         budgets.learn(records)
         _LOG.info("round %d of %d is done: %s", number + 1, config.rounds, _arrived(records))
     records, digests = _finish(aggregator, state)

@@ -11,12 +11,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sensecrypt.engines import flower
 from sensecrypt.engines.flower.messages import Assignment, Challenge, Enrolment, facts_from_bytes, facts_to_bytes
 from sensecrypt.engines.flower.party import read_party
 from sensecrypt.engines.flower.proof import Statement, check_proof, prove
 from sensecrypt.engines.flower.settings import read_settings
 from sensecrypt.engines.flower.wire import STYPE, pack, unpack
-from sensecrypt.errors import CertificateError, InvalidInput, Rejected
+from sensecrypt.errors import CertificateError, InvalidInput, MissingExtra, Rejected
 from sensecrypt.protocol.envelope import seal
 from sensecrypt.services.pki import create_authority, issue
 
@@ -240,3 +241,12 @@ def test_the_server_app_loads_neither_pytorch_nor_anything_secret():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("app", ["server_app", "client_app"])
+def test_without_flower_there_is_one_clear_line(app, monkeypatch):
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(MissingExtra, match="sensecrypt\\[flower\\]"):
+        getattr(flower, app)()

@@ -6,8 +6,11 @@ PyTorch nor anything that could decrypt.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from sensecrypt.errors import MissingExtra
 
 if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
 def server_app() -> ServerApp:
     """The ServerApp: it enrols clients, clusters them, and adds what they upload; it holds no key."""
+    _require_flower()
     from sensecrypt.engines.flower.server import make_app
 
     return make_app()
@@ -33,6 +37,12 @@ def client_app(load: Callable[[RunConfig, int], Share] | None = None, *, fit: Fi
             names.
         fit: trains a model on a client's samples, in place; None: stochastic gradient descent as configured.
     """
+    _require_flower()
     from sensecrypt.engines.flower.client import make_app
 
     return make_app(load, fit=fit)
+
+
+def _require_flower() -> None:
+    if any(importlib.util.find_spec(module) is None for module in ("flwr", "httpx")):
+        raise MissingExtra("the Flower engine", "flower")

@@ -14,7 +14,9 @@ from sensecrypt.cli.advise import advise
 from sensecrypt.cli.attack import attack
 from sensecrypt.cli.bench import bench
 from sensecrypt.cli.compare import compare
+from sensecrypt.cli.completion import completion
 from sensecrypt.cli.dkms import dkms
+from sensecrypt.cli.doctor import doctor
 from sensecrypt.cli.fleet import fleet
 from sensecrypt.cli.keys import keys
 from sensecrypt.cli.pki import pki
@@ -47,7 +49,9 @@ main.add_command(advise)
 main.add_command(attack)
 main.add_command(bench)
 main.add_command(compare)
+main.add_command(completion)
 main.add_command(dkms)
+main.add_command(doctor)
 main.add_command(fleet)
 main.add_command(keys)
 main.add_command(reproduce)

@@ -71,6 +71,22 @@ def load_dataset(name: str, *, folder: Path | None = None) -> Dataset:
     return Dataset(name, *_idx(files[0], files[1]), *_idx(files[2], files[3]), 10)
 
 
+def data_folder() -> Path:
+    """Where data sets are looked for: the folder in $SENSECRYPT_DATA, else the user's cache."""
+    variable = os.environ.get(FOLDER_VARIABLE)
+    if variable:
+        return Path(variable).expanduser()
+    import pooch
+
+    return Path(pooch.os_cache("sensecrypt"))
+
+
+def is_there(name: str) -> bool:
+    """Whether all files of a data set are in the data folder; nothing is downloaded."""
+    sources = download.SOURCES.get(name, ())
+    return all((data_folder() / file).is_file() for source in sources for file in source.files)
+
+
 def _locate(name: str, folder: Path | None) -> list[Path]:
     """The files of a data set, all of which exist."""
     sources = download.SOURCES[name]
@@ -85,9 +101,7 @@ def _locate(name: str, folder: Path | None) -> list[Path]:
                     argument = FOLDER_VARIABLE if folder is None else "folder"
                     raise InvalidInput(argument, problem, f"{get}, or {fix} to download them")
     else:
-        import pooch
-
-        root = Path(pooch.os_cache("sensecrypt"))
+        root = data_folder()
         download.download_missing(sources, root)
     return [root / file for source in sources for file in source.files]
 

@@ -19,10 +19,10 @@ size is not. *Beyond*: more than the paper claims, or something it does not have
 The criteria are ours, and several were set or changed after quick runs had been seen: what "almost static" means
 (`extreme-devices`, `uneven-data`: made stricter), when an image counts as readable (`reconstruction`: SSIM 0.5, after
 one image), the questions of `layouts` and `frontier`, the IID partition of `divergence`, the reading of the noise and
-the rule for its guarantee in `noisy-clustering`. Rates of training in `similarity`, `b-and-c`, `taylor` and `components`
-were lowered after AlexNet had died of larger ones. In `anchors`, networks and inputs are those of the authors' public code
-and logs, which came to hand after raw inputs had been tried; that there are 100 networks with 10 batches each was chosen
-after 20 with 50 had shown how far networks differ. Most items ran on one choice of seeds.
+the rule for its guarantee in `noisy-clustering`. Rates of training in `similarity`, `b-and-c`, `taylor` and
+`components` were lowered after AlexNet had died of larger ones. In `anchors`, networks and inputs are those of the
+authors' public code and logs, which came to hand after raw inputs had been tried; that there are 100 networks with 10
+batches each was chosen after 20 with 50 had shown how far networks differ. Most items ran on one choice of seeds.
 """
 
 

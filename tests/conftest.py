@@ -2,9 +2,16 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Example counts are the budget; a busy machine must not fail a law for being slow.
 settings.register_profile("default", deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", deadline=None, max_examples=5000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Without the real data sets, tests of them are skipped, and say so."""
+    if "real_data" in item.keywords and not os.environ.get("SENSECRYPT_DATA"):
+        pytest.skip("needs the real data sets in $SENSECRYPT_DATA")

@@ -8,6 +8,7 @@ import pytest
 from flwr.app import Message
 
 from sensecrypt.engines.flower import client_app
+from sensecrypt.engines.flower.messages import Enrolment
 from sensecrypt.engines.flower.wire import Parts, pack, unpack
 from sensecrypt.engines.problem import configured_share
 from sensecrypt.engines.runfolder import RunFolder
@@ -113,14 +114,34 @@ def test_an_altered_upload_fails_the_sum_and_then_the_run(altered):
     assert "receipts-mismatch" in refused
 
 
-def test_a_client_with_another_model_stops_the_run_before_it_starts(fleet):
+@pytest.mark.parametrize("clustering", ["auto", "none"])
+def test_a_client_with_another_model_is_left_out(fleet, clustering, caplog):
     def load(config, client):
         return configured_share(replace(config, seed=1 if client == 3 else config.seed), client)
 
+    played = fleet(rounds=2, clustering=clustering)
+    played.app = client_app(load)
+    outcome = played.play()
+    assert outcome.labels == [0, 0, 0, -1]
+    assert "client 3 starts from another model than most" in caplog.text
+
+
+def test_clients_without_a_common_model_stop_the_run_before_it_starts(fleet):
+    def load(config, client):
+        return configured_share(replace(config, seed=client % 2), client)
+
     played = fleet(rounds=1)
     played.app = client_app(load)
-    with pytest.raises(SenseCryptError, match="clients 3 start from another model"):
+    with pytest.raises(SenseCryptError, match="2 of 4 at most from the same; give all the same code"):
         played.play()
+
+
+def test_a_description_of_another_length_is_left_out(altered):
+    def alter(parts, *_):
+        honest = Enrolment.from_bytes(parts["enrolment"])
+        return {**parts, "enrolment": replace(honest, row=honest.row[:-1]).to_bytes()}
+
+    assert altered("query.enrol", alter, clustering="auto").play().labels == [0, 0, 0, -1]
 
 
 def test_a_node_without_a_party_file_says_so(fleet, caplog):

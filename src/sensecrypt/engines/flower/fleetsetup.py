@@ -28,6 +28,7 @@ from sensecrypt.protocol.round import Round
 from sensecrypt.rng import derive_rng
 
 _PAUSE = 2.0
+_SAME = "give all the same code, model and seed"
 _LOG = logging.getLogger("sensecrypt.fleet")
 
 
@@ -52,12 +53,7 @@ def enrol_all(roster: Roster, settings: Settings, *, least: int) -> None:
 
 def cluster_fleet(roster: Roster, settings: Settings) -> tuple[FleetState, RunConfig]:
     """Clusters of those who are there; and the configuration with the devices that they told."""
-    came = roster.enrolments
-    size, initial = Counter((each.size, each.initial) for each in came.values()).most_common(1)[0][0]
-    agreeing = {client: each for client, each in sorted(came.items()) if (each.size, each.initial) == (size, initial)}
-    if len(agreeing) < len(came):
-        others = ", ".join(str(client) for client in sorted(came.keys() - agreeing.keys()))
-        raise SenseCryptError(f"clients {others} start from another model; give all the same code, model and seed")
+    agreeing, (size, initial, _) = _agreeing(roster)
     count, config = settings.config.clients, settings.config
     labels, samples = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
     here = np.array(list(agreeing))
@@ -75,14 +71,32 @@ def cluster_fleet(roster: Roster, settings: Settings) -> tuple[FleetState, RunCo
     return state, _with_devices(config, agreeing)
 
 
+def _agreeing(roster: Roster) -> tuple[dict[int, Enrolment], tuple[int, str, int]]:
+    """The clients that start from one model, and what they share; one that differs cannot stop the others."""
+    came = roster.enrolments
+    start, often = Counter(_start(each) for each in came.values()).most_common(1)[0]
+    others = sorted(client for client, each in came.items() if _start(each) != start)
+    if 2 * often <= len(came):
+        raise SenseCryptError(
+            f"clients start from different models, {often} of {len(came)} at most from the same; {_SAME}"
+        )
+    for client in others:
+        roster.refuse(client, f"client {client} starts from another model than most; {_SAME}")
+    return {client: each for client, each in sorted(came.items()) if client not in others}, start
+
+
+def _start(enrolment: Enrolment) -> tuple[int, str, int]:
+    return enrolment.size, enrolment.initial, enrolment.row.size
+
+
 def place_newcomers(roster: Roster, state: FleetState) -> list[int]:
     """Put clients that came after the clusters were made into the one whose members' data are most like theirs."""
     placed = []
-    for client, each in roster.enrolments.items():
+    for client, each in list(roster.enrolments.items()):
         if state.labels[client] >= 0:
             continue
-        if (each.size, each.initial) != (state.size, state.initial) or each.row.size != state.rows.shape[1]:
-            _LOG.warning("client %d starts from another model: it stays out", client)
+        if _start(each) != (state.size, state.initial, state.rows.shape[1]):
+            roster.refuse(client, f"client {client} starts from another model than most; {_SAME}")
             continue
         centres = [state.rows[state.members(cluster)].mean(axis=0) for cluster in range(state.clusters)]
         nearest = int(np.argmin([np.linalg.norm(centre - each.row) for centre in centres]))

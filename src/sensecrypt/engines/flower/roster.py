@@ -50,8 +50,13 @@ class Roster:
             try:
                 self._enrol(reply, Statement(self._run, reply.node, nonces[reply.node]))
             except SenseCryptError as error:
-                _LOG.warning("node %d is not enrolled: %s", reply.node, error)
-                self._refused.append({"node": reply.node, "refused": str(error), "time": time.time()})
+                self._note(reply.node, str(error))
+
+    def refuse(self, client: int, reason: str) -> None:
+        """Take a client that has enrolled off the list."""
+        [node] = [node for node, known in self._clients.items() if known == client]
+        del self._clients[node], self.enrolments[client], self.facts[client]
+        self._note(node, reason)
 
     def take_refusals(self) -> list[Record]:
         """Nodes that were refused since the last call, and why: for the run's records."""
@@ -61,6 +66,10 @@ class Roster:
     def missing(self) -> Iterable[int]:
         """Members that have not come."""
         return sorted(set(self._members.values()) - self.enrolments.keys())
+
+    def _note(self, node: int, reason: str) -> None:
+        _LOG.warning("node %d is not enrolled: %s", node, reason)
+        self._refused.append({"node": node, "refused": reason, "time": time.time()})
 
     def _enrol(self, reply: Reply, statement: Statement) -> None:
         parts = unpack(reply.content, needed=_PARTS)

@@ -6,8 +6,6 @@ A preset bundles the choices that belong together; whatever is said explicitly g
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
+from sensecrypt.tomlfile import read_toml, refuse_unknown
 from sensecrypt.types import Device
 
 Rows = tuple[tuple[float, ...], ...]
@@ -173,11 +172,7 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
         settings: by key; strings are converted to the key's type.
     """
     kinds = get_type_hints(RunConfig)
-    for key in settings:
-        if key not in kinds:
-            near = difflib.get_close_matches(key, kinds, n=1)
-            fix = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(kinds)}"
-            raise InvalidInput(key, "is no key of a run's configuration", fix)
+    refuse_unknown(settings, kinds, "a run's configuration")
     explicit = {key: _convert(key, value, kinds[key]) for key, value in settings.items()}
     preset = explicit.get("preset", "default")
     return RunConfig(**{**PRESETS[preset], **explicit})
@@ -187,12 +182,7 @@ def read_config(path: Path | None, changes: Mapping[str, Any]) -> RunConfig:
     """A configuration from a TOML file, if any, with `changes` above it."""
     settings: dict[str, Any] = {}
     if path is not None:
-        try:
-            settings = tomllib.loads(path.read_text())
-        except OSError as error:
-            raise InvalidInput(str(path), f"cannot be read ({error.strerror})", "check the path") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidInput(str(path), f"is no TOML ({error})", "write lines such as: rounds = 10") from None
+        settings = read_toml(path, otherwise="check the path", example="rounds = 10")
     return make_config({**settings, **changes})
 
 

@@ -1,15 +1,26 @@
 """A map of clients in two dimensions: those whose descriptions are alike lie close together.
 
 The two principal components of the rows. A sketch has hundreds of numbers, a place on the map has two: enough to look
-at who is near whom, too little to attack anybody with.
+at who is near whom, too little to attack anybody with. The map is no record: sketches are keyed, so it is another one
+each time that the same run is played.
 """
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import numpy.typing as npt
 
+from sensecrypt.engines.runfolder import RunFolder
+
 DIGITS = 6
+FILE = "map.json"
+
+
+def save_map(folder: RunFolder, rows: npt.NDArray[np.float64]) -> None:
+    """Keep the clients' places, and nothing else of the rows."""
+    folder.write(FILE, json.dumps(flat_map(rows)).encode())
 
 
 def flat_map(rows: npt.NDArray[np.float64]) -> list[list[float]]:

@@ -9,7 +9,7 @@ import numpy as np
 from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.engines.clock import SETUP
-from sensecrypt.engines.flatmap import flat_map
+from sensecrypt.engines.flatmap import save_map
 from sensecrypt.engines.notes import grow
 from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.parties import RUN_NAME, Parties
@@ -37,8 +37,9 @@ def set_up(parties: Parties, initial: Vector) -> tuple[State, list[Record]]:
         rng, least = derive_rng(parties.config.seed, "clustering"), max(2, parties.config.min_contributors)
         clusters = cluster_clients(rows, random_state=rng, min_size=least)
         labels, why = clusters.labels, clusters.why
-        for client, (each, place) in enumerate(zip(described, flat_map(rows), strict=True)):
-            grow(facts[client], {**each.facts, "map": place})
+        save_map(parties.folder, rows)
+        for client, each in enumerate(described):
+            grow(facts[client], each.facts)
     count = int(labels.max()) + 1
     state = State(0, labels, why, [initial] * count, [initial] * count, [None] * count)
     servers = []

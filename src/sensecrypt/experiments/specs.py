@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sensecrypt.errors import InvalidInput
+from sensecrypt.tomlfile import read_toml
 
 SCALES = ("quick", "full")
 _PACKAGED = Path(__file__).with_name("specs")  # in an installed package
@@ -44,12 +45,7 @@ def read_spec(item: str, scale: str, changes: Mapping[str, str], *, folder: Path
         folder: of the files; None: the project's own.
     """
     path = (folder or (_PACKAGED if _PACKAGED.is_dir() else _REPOSITORY)) / f"{item}.toml"
-    try:
-        table = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise InvalidInput(str(path), f"cannot be read ({error.strerror})", "give the folder with --specs") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(str(path), f"is no TOML ({error})", "mend it") from None
+    table = read_toml(path, otherwise="give the folder with --specs", example="seeds = 30")
     if scale not in table:
         raise InvalidInput(str(path), f"has no table [{scale}]", f"add it, or choose another of {', '.join(SCALES)}")
     settings = dict(table[scale])

@@ -12,15 +12,13 @@ least_share = 0.2              # of its model, which a client encrypts or else s
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
 from sensecrypt.services.dkms.client import DkmsClient
+from sensecrypt.tomlfile import read_toml, refuse_unknown
 
 _PATHS = ("certificate", "key", "authority", "state")
 _KEYS = ("url", *_PATHS, "cpus", "bandwidth", "least_share")
@@ -60,17 +58,8 @@ class Party:
 
 def read_party(path: Path) -> Party:
     """The party in that file."""
-    try:
-        settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput(str(path), f"cannot be read ({error.strerror})", "see docs/deployment.md") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(str(path), f"is no TOML ({error})", 'write lines such as: key = "client-0.key"') from None
-    for name in settings:
-        if name not in _KEYS:
-            near = difflib.get_close_matches(name, _KEYS, n=1)
-            fix = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(_KEYS)}"
-            raise InvalidInput(f"{path}: {name}", "is no key of a party file", fix)
+    settings = read_toml(path, otherwise="see docs/deployment.md", example='key = "client-0.key"')
+    refuse_unknown(settings, _KEYS, f"a party file ({path})")
     for name in ("url", *_PATHS):
         if not isinstance(settings.get(name), str):
             raise InvalidInput(f"{path}: {name}", "is missing or no text", f'write a line such as: {name} = "…"')

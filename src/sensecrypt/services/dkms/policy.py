@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
+from sensecrypt.tomlfile import read_toml, refuse_unknown
 
 
 @dataclass(frozen=True)
@@ -74,18 +72,8 @@ denied = []                   # names of certificates that are shut out, until t
 
 def read_policy(path: Path) -> Policy:
     """The policy in that file; what it does not name is as above."""
-    try:
-        settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput(str(path), f"cannot be read ({error.strerror})", "run: sensecrypt dkms init") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(str(path), f"is no TOML ({error})", "write lines such as: burst = 200") from None
-    known = [field.name for field in fields(Policy)]
-    for key in settings:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            fix = f"did you mean {near[0]!r}?" if near else f"the keys are {', '.join(known)}"
-            raise InvalidInput(key, "is no key of a policy", fix)
+    settings = read_toml(path, otherwise="run: sensecrypt dkms init", example="burst = 200")
+    refuse_unknown(settings, [field.name for field in fields(Policy)], "a policy")
     if "denied" in settings:
         if not isinstance(settings["denied"], list):
             raise InvalidInput("denied", "is no list", 'write a list such as ["phone-3"]')

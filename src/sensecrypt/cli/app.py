@@ -20,6 +20,7 @@ from sensecrypt.cli.doctor import doctor
 from sensecrypt.cli.fleet import fleet
 from sensecrypt.cli.keys import keys
 from sensecrypt.cli.pki import pki
+from sensecrypt.cli.report import report, watch
 from sensecrypt.cli.reproduce import reproduce
 from sensecrypt.cli.run import run
 from sensecrypt.errors import InvalidInput, SenseCryptError
@@ -54,6 +55,8 @@ main.add_command(dkms)
 main.add_command(doctor)
 main.add_command(fleet)
 main.add_command(keys)
+main.add_command(report)
 main.add_command(reproduce)
 main.add_command(pki)
 main.add_command(run)
+main.add_command(watch)

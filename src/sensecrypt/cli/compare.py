@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from sensecrypt.cli.report import report_at_end
 from sensecrypt.cli.run import parse_settings
 from sensecrypt.compare.contestants import parse_contestants
 from sensecrypt.compare.scenarios import SCENARIOS, scenario_settings
@@ -49,6 +50,7 @@ DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,s
 )
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="[default: runs/compare-TIME]")
 @click.option("--resume", is_flag=True, help="Continue the comparison in --out.")
+@click.option("--no-report", is_flag=True, help="Leave out report.html, the page of the comparison.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def compare(
     scenario: str,
@@ -61,13 +63,14 @@ def compare(
     match_union: bool,
     out: Path | None,
     resume: bool,
+    no_report: bool,
     as_json: bool,
 ) -> None:
     """Compare methods on time, traffic, accuracy and protection.
 
     Time is that of the clients' devices: measured work divided by their processors, bytes divided by their bandwidth.
     Under the preset `paper`, encryption is charged at python-paillier's measured cost; what ours costs stands beside.
-    The folder holds every run, compare.json and five plots.
+    The folder holds every run, compare.json, five plots and report.html, a page to look at.
     """
     contestants = parse_contestants(policies, preset)
     explicit = parse_settings(changes, None) | ({} if rounds is None else {"rounds": rounds})
@@ -101,6 +104,8 @@ def compare(
         click.echo(json.dumps(report))
     else:
         _show(report, folder)
+    if not no_report:
+        report_at_end(folder, quiet=as_json)
 
 
 def _show(report: dict[str, Any], folder: Path) -> None:

@@ -23,6 +23,7 @@ EXTRAS = {  # what each brings: for whom, and the modules that must be there
     "ckks": ("CKKS", ("tenseal",)),
     "dkms": ("the key service", ("fastapi", "uvicorn", "httpx")),
     "flower": ("fleets on Flower", ("flwr", "torch", "httpx")),
+    "report": ("pages of runs", ("jinja2", "vl_convert")),
     "bench": ("benchmarks and figures", ("phe", "paillier", "matplotlib")),
 }
 CHECK_SECONDS = 5.0

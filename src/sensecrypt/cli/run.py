@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from sensecrypt.cli.report import report_at_end
 from sensecrypt.config import PRESETS, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--preset", type=click.Choice(list(PRESETS)), help="What holds where nothing else is said.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="The run's folder. [default: runs/TIME]")
 @click.option("--resume", is_flag=True, help="Continue the run in --out from its last complete round.")
+@click.option("--no-report", is_flag=True, help="Leave out report.html, the page of the run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def run(
     config_file: Path | None,
@@ -36,12 +39,14 @@ def run(
     preset: str | None,
     out: Path | None,
     resume: bool,
+    no_report: bool,
     as_json: bool,
 ) -> None:
     """Train federated models with per-device selective encryption, end to end.
 
     With nothing: digits, 20 clients in 4 categories on 5 kinds of devices, the default preset. A run folder holds the
-    configuration, a line of JSON for each client and round, a checkpoint, and the final models.
+    configuration, a line of JSON for each client and round, a checkpoint, the final models, and report.html, a page to
+    look at.
     """
     from sensecrypt.engines.runfolder import RunFolder
 
@@ -57,7 +62,7 @@ def run(
     from sensecrypt.engines.local import run_local  # loads PyTorch: only once the settings are known to be good
 
     try:
-        with _progress(config) as on_round:
+        with progress(config) as on_round:
             result = run_local(config, folder, resume=resume, on_round=on_round)
     except KeyboardInterrupt:
         hint = (
@@ -68,6 +73,8 @@ def run(
         click.echo(json.dumps(result.summary()))
     else:
         show(config, result, folder.path)
+    if not no_report:
+        report_at_end(folder.path, quiet=as_json)
 
 
 def parse_settings(changes: tuple[str, ...], preset: str | None) -> dict[str, Any]:
@@ -82,7 +89,7 @@ def parse_settings(changes: tuple[str, ...], preset: str | None) -> dict[str, An
 
 
 @contextmanager
-def _progress(config: RunConfig) -> Iterator[OnRound]:
+def progress(config: RunConfig) -> Iterator[OnRound]:
     """A bar on standard error: rounds, accuracy, encrypted share, time left."""
     columns = (
         TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
@@ -90,11 +97,11 @@ def _progress(config: RunConfig) -> Iterator[OnRound]:
         TextColumn("accuracy {task.fields[accuracy]:.1%}  encrypted {task.fields[share]:.0%}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("run", total=config.rounds, accuracy=0.0, share=0.0)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        bar = shown.add_task("run", total=config.rounds, accuracy=0.0, share=0.0)
 
         def on_round(number: int, accuracy: float, share: float) -> None:
-            progress.update(bar, completed=number + 1, accuracy=accuracy, share=share)
+            shown.update(bar, completed=number + 1, accuracy=accuracy, share=share)
 
         yield on_round
 
@@ -111,7 +118,7 @@ def show(config: RunConfig, result: Outcome, folder: Path) -> None:
     for record in (record for record in result.records if record["round"] == last):
         row = [str(record["client"]), str(record["cluster"]), _percent(record["accuracy"])]
         if "left_out" in record:
-            table.add_row(*row, record["left_out"])
+            table.add_row(*row, escape(record["left_out"]))
             continue
         row += [f"{record['budget']:.2f}", f"{record['encrypted_share']:.0%}", f"{record['coverage']:.0%}"]
         row += [f"{1e3 * record[f'{step}_seconds']:.0f} ms" for step in ("train", "encrypt")]

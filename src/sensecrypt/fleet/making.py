@@ -48,7 +48,10 @@ def make_fleet(folder: FleetFolder, description: Description) -> None:
 def write_addresses(folder: FleetFolder, description: Description) -> None:
     """Tell everybody where the others are: party files, and Flower's configuration."""
     for name in (AGGREGATOR, *description.members):
-        write_whole(folder.party(name), _party(name, description.dkms_url).encode())
+        path = folder.party(name)
+        kept = path.read_text(encoding="utf-8") if path.exists() else _party(name, "")
+        lines = [line for line in kept.splitlines() if not line.startswith("url = ")]  # some may be written by hand
+        write_whole(path, "\n".join([f"url = {quote(description.dkms_url)}", *lines, ""]).encode())
     trust = f"root-certificates = {quote(str(folder.pki / 'ca.crt'))}" if description.tls else "insecure = true"
     text = f'[superlink]\ndefault = "deploy"\n\n[superlink.deploy]\naddress = "{description.superlink}"\n{trust}\n'
     write_whole(folder.flower_home / "config.toml", text.encode())

@@ -68,7 +68,7 @@ def unseal_any(data: bytes, kind: str) -> tuple[dict[str, str], dict[str, npt.ND
             raise Rejected(f"not a {kind} message of version {VERSION}")
     try:
         return fields, load(data)
-    except (ValueError, SafetensorError):
+    except (ValueError, KeyError, TypeError, OverflowError, SafetensorError):  # KeyError: a dtype that NumPy lacks
         raise Rejected(f"damaged {kind} message") from None
 
 

@@ -10,7 +10,7 @@ import pytest
 from sensecrypt.config import make_config
 from sensecrypt.engines.local import run_local
 from sensecrypt.engines.runfolder import RunFolder
-from sensecrypt.errors import InvalidInput, SenseCryptError
+from sensecrypt.errors import InvalidInput, Refused, SenseCryptError
 from tests.engines.flower.conftest import SMALL
 
 
@@ -174,6 +174,30 @@ def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fle
     assert sorted(openings) == [(0, "model"), (0, "sensitivity"), (1, "model"), (2, "model")]
 
 
+def test_a_sum_that_was_opened_though_the_answer_got_lost_counts(fleet, tmp_path, monkeypatch):
+    from sensecrypt.services.dkms.client import DkmsClient
+
+    played, opened = fleet(rounds=2), DkmsClient.open
+    lost = []
+
+    def open_(self, aggregate, round_):
+        told = opened(self, aggregate, round_)
+        if round_.purpose == "model" and round_.number == 0 and not lost:
+            lost.append(round_)
+            raise Refused("storage", "the disk is full", "free some")
+        return told
+
+    monkeypatch.setattr(DkmsClient, "open", open_)
+    with pytest.raises(Refused, match="the disk is full"):
+        played.play()
+    kept = played.state / "closed-0.safetensors"
+    assert kept.exists()  # nobody said that this sum will never be opened
+    kept.unlink()  # even so: the key service knows
+    outcome = played.play()
+    assert outcome.model_sha256 == local_models(tmp_path)
+    assert [record["round"] for record in outcome.log if record.get("records_lost")] == [0]
+
+
 def test_a_server_app_that_is_killed_while_collecting_starts_a_new_attempt(fleet, tmp_path):
     played = fleet()
 
@@ -223,12 +247,18 @@ def test_devices_that_clients_tell_decide_their_budgets(fleet):
 
 
 def test_a_client_that_wants_more_encrypted_sends_nothing(fleet):
-    played = fleet(rounds=1, policy="plaintext")
+    played = fleet(rounds=1, policy="random", ratio=0.3)
     played.party("client", "client-2", "least_share = 0.5\n")
     outcome = played.play()
     [left_out] = [record for record in outcome.records if "left_out" in record]
     assert left_out["client"] == 2
-    assert "0% would be encrypted, this client wants 50%" in left_out["left_out"]
+    assert "30% would be encrypted, this client wants 50%" in left_out["left_out"]
+
+
+def test_without_a_word_a_client_wants_a_tenth_encrypted(fleet):
+    played = fleet(rounds=1, policy="random", ratio=0.05)
+    with pytest.raises(SenseCryptError, match="0% of the cluster's weight arrived"):
+        played.play()
 
 
 def test_training_of_ones_own(fleet):

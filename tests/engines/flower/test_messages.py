@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensecrypt.engines import flower
-from sensecrypt.engines.flower.messages import Assignment, Challenge, Enrolment, facts_from_bytes, facts_to_bytes
+from sensecrypt.engines.flower.messages import (
+    NEEDED,
+    Assignment,
+    Challenge,
+    Enrolment,
+    facts_from_bytes,
+    facts_to_bytes,
+)
 from sensecrypt.engines.flower.party import read_party
 from sensecrypt.engines.flower.proof import Statement, check_proof, prove
 from sensecrypt.engines.flower.settings import read_settings
@@ -54,6 +64,10 @@ def test_an_enrolment_arrives_as_it_was_sent():
         Enrolment(1, 1, "", np.array([np.nan])),
         Enrolment(1, 1, "", np.zeros(1), cpus=-1.0),
         Enrolment(1, 1, "", np.zeros(1), cpus=float("inf")),
+        Enrolment(1, 1, "", np.zeros(1), cpus=1e300),
+        Enrolment(1, 2**63, "", np.zeros(1)),
+        Enrolment(2**63, 1, "", np.zeros(1)),
+        Enrolment(1, 1, "", np.array([1e308])),
     ],
 )
 def test_an_impossible_enrolment_is_rejected(enrolment):
@@ -80,6 +94,10 @@ def test_an_impossible_assignment_is_rejected(fields):
         {"train_seconds": "1"},
         {"train_seconds": True},
         {"bytes_up": float("inf")},
+        {"bytes_up": 0.5},
+        {"bytes_up": 10**400},
+        {"train_seconds": 10**400},
+        {"encrypted_share": 1.1},
         {"secret": 1},
         {"decided_by": "x" * 100},
         {"decided_by": "<b>\n"},
@@ -90,12 +108,21 @@ def test_an_impossible_assignment_is_rejected(fields):
 )
 def test_impossible_facts_are_rejected(facts):
     with pytest.raises(Rejected):
-        facts_from_bytes(facts_to_bytes(facts))
+        facts_from_bytes(facts_to_bytes(facts), "enrol")
 
 
 def test_possible_facts_are_kept():
     facts = {"train_seconds": 0.5, "bytes_up": 7, "mi": None, "decided_by": "budget", "feasible": True}
-    assert facts_from_bytes(facts_to_bytes(facts)) == facts
+    assert facts_from_bytes(facts_to_bytes(facts), "enrol") == facts
+
+
+@pytest.mark.parametrize("kind", ["rank", "play", "finish"])
+def test_a_reply_tells_all_that_budgets_and_tables_are_made_of(kind):
+    whole = dict.fromkeys(NEEDED[kind], 0) | ({"decided_by": "", "feasible": True} if kind == "play" else {})
+    assert facts_from_bytes(facts_to_bytes(whole), kind) == whole
+    for name in NEEDED[kind]:
+        with pytest.raises(Rejected, match=f"facts without {name}"):
+            facts_from_bytes(facts_to_bytes({key: value for key, value in whole.items() if key != name}), kind)
 
 
 def test_parts_arrive_as_they_were_sent():
@@ -119,6 +146,24 @@ def test_parts_arrive_as_they_were_sent():
 def test_other_content_is_rejected(content):
     with pytest.raises(Rejected):
         unpack(content, needed={"a"})
+
+
+def test_what_a_terminal_would_obey_is_made_harmless():
+    with pytest.raises(Rejected) as error:
+        unpack(pack({"failure": b"\x1b[31mred\nWARNING forged"}), needed={"a"})
+    assert str(error.value) == "·[31mred·WARNING forged"
+
+
+@given(st.binary(max_size=200), st.sampled_from(["BF16", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F64", "U8", "I64", "F4"]))
+def test_whatever_bytes_arrive_are_read_or_rejected(body, dtype):
+    fields = {"format": "sensecrypt", "version": "1", "kind": "enrolment"}
+    fields |= {"size": "1", "samples": "1", "initial": "", "cpus": "", "bandwidth": ""}
+    tensor = {"dtype": dtype, "shape": [len(body)], "data_offsets": [0, len(body)]}
+    header = json.dumps({"__metadata__": fields, "row": tensor}).encode()
+    with contextlib.suppress(Rejected):
+        Enrolment.from_bytes(len(header).to_bytes(8, "little") + header + body)
+    with contextlib.suppress(Rejected):
+        check_proof(len(header).to_bytes(8, "little") + header + body, Statement("r", 1, "n"), authority=Path())
 
 
 def test_a_failure_is_told_and_cut_short():
@@ -170,6 +215,12 @@ class TestProof:
             check_proof(good[:-1] + bytes([good[-1] ^ 1]), self.statement, authority=issued / "ca.crt")
         with pytest.raises(Rejected):
             check_proof(b"", self.statement, authority=issued / "ca.crt")
+
+    def test_an_old_and_a_new_authority_may_stand_in_one_file(self, issued, tmp_path):
+        create_authority(tmp_path)
+        both = tmp_path / "both.crt"
+        both.write_bytes((tmp_path / "ca.crt").read_bytes() + (issued / "ca.crt").read_bytes())
+        assert check_proof(self.proof(issued), self.statement, authority=both) == "phone"
 
     def test_without_a_key_there_is_a_clear_error(self, issued, tmp_path):
         with pytest.raises(CertificateError, match="cannot be read"):

@@ -8,7 +8,7 @@ import pytest
 from flwr.app import Message
 
 from sensecrypt.engines.flower import client_app
-from sensecrypt.engines.flower.messages import Enrolment
+from sensecrypt.engines.flower.messages import Enrolment, facts_to_bytes
 from sensecrypt.engines.flower.wire import Parts, pack, unpack
 from sensecrypt.engines.problem import configured_share
 from sensecrypt.engines.runfolder import RunFolder
@@ -99,6 +99,33 @@ def test_an_upload_that_cannot_be_read_is_left_out(altered, alter, why):
     outcome = altered("train", alter).play()
     assert why in left_out(outcome)[3]
     assert len(outcome.played) == 3
+
+
+def test_an_upload_without_a_receipt_is_left_out(fleet, monkeypatch):
+    from sensecrypt.services.dkms.client import DkmsClient
+
+    played, send = fleet(rounds=1), DkmsClient.send_receipt
+    monkeypatch.setattr(
+        DkmsClient,
+        "send_receipt",
+        lambda self, receipt, round_: (
+            None if round_.purpose == "model" and self.run(round_.run)["client"] == 3 else send(self, receipt, round_)
+        ),
+    )
+    outcome = played.play()
+    assert left_out(outcome) == {3: "an upload for which the key service has no receipt"}
+
+
+def test_facts_that_tell_too_little_leave_a_client_out(altered):
+    outcome = altered("train", lambda parts, *_: {**parts, "facts": facts_to_bytes({"encrypted_blocks": 5})}).play()
+    assert "facts without" in left_out(outcome)[3]
+
+
+def test_a_false_hash_at_the_end_changes_nothing(altered, caplog):
+    played = altered("query.finish", lambda parts, *_: {**parts, "model_sha256": b"0" * 64})
+    outcome = played.play()
+    assert outcome.model_sha256 != ["0" * 64]
+    assert "tell different models" in caplog.text
 
 
 def test_an_altered_upload_fails_the_sum_and_then_the_run(altered):

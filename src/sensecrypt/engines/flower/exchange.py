@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,10 +12,15 @@ from dataclasses import dataclass
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from sensecrypt.engines.flower.wire import pack
+from sensecrypt.engines.flower.wire import pack, printable
 from sensecrypt.errors import Rejected
 
 _PAUSE = 0.5  # seconds between two looks
+_LOG = logging.getLogger("sensecrypt.fleet")
+
+
+class Unanswered(Rejected):
+    """A node from which nothing came: gone, failed, or too late."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,9 +39,9 @@ class Reply:
 
     @property
     def content(self) -> RecordDict:
-        """What it sent, or `Rejected`."""
+        """What it sent, or `Unanswered`."""
         if self.sent is None:
-            raise Rejected(self.failure)
+            raise Unanswered(self.failure)
         return self.sent
 
 
@@ -48,19 +56,45 @@ def ask(grid: Grid, kind: str, requests: Mapping[int, Mapping[str, bytes]], *, s
     """
     end = time.monotonic() + seconds
     messages = [Message(pack(parts), node, kind, ttl=seconds) for node, parts in requests.items()]
-    waiting = dict(zip(grid.push_messages(messages), requests, strict=True))
+    numbers = list(grid.push_messages(messages)) if messages else []
+    waiting: dict[str, int] = {}
+    for node, number in itertools.zip_longest(requests, numbers[: len(messages)]):
+        if number:
+            waiting[number] = node
+        else:
+            yield Reply(node, None, "SuperLink did not take its message")
     while waiting:
-        for message in grid.pull_messages(list(waiting)):
-            node = waiting.pop(message.metadata.reply_to_message_id, None)
-            if node is None:
-                continue
-            if message.has_error():
-                yield Reply(node, None, f"the node failed ({str(message.error.reason)[:200]})")
-            else:
-                yield Reply(node, message.content)
+        for message in _pull(grid, list(waiting)):
+            number = message.metadata.reply_to_message_id
+            if message.metadata.src_node_id != waiting.get(number) and not message.has_error():
+                continue  # an answer to somebody else's message, or of somebody else
+            node = waiting.pop(number, None)
+            if node is not None:
+                yield _read(node, message)
         if time.monotonic() >= end:
             break
         if waiting:
             time.sleep(_PAUSE)
     for node in waiting.values():
         yield Reply(node, None, f"no answer within {seconds:.0f} s")
+
+
+def _pull(grid: Grid, numbers: list[str]) -> list[Message]:
+    """What has arrived; a message that cannot even be put together keeps nobody else's back."""
+    try:
+        return list(grid.pull_messages(numbers))
+    except Exception as error:  # Flower raises many kinds for what a node sent
+        _LOG.warning("replies cannot be read together: %s", printable(str(error)[:200]))
+    arrived: list[Message] = []
+    for number in numbers:
+        with contextlib.suppress(Exception):
+            arrived += list(grid.pull_messages([number]))
+    return arrived
+
+
+def _read(node: int, message: Message) -> Reply:
+    if message.has_error():
+        return Reply(node, None, f"the node failed ({printable(str(message.error.reason)[:200])})")
+    if not message.has_content() or not isinstance(message.content, RecordDict):
+        return Reply(node, None, "an answer without content")
+    return Reply(node, message.content)

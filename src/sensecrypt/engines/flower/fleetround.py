@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flwr.serverapp import Grid
@@ -26,13 +26,17 @@ from sensecrypt.engines.notes import Notes, grow, lonely_blocks, require_quorum
 from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.worktime import work_seconds
-from sensecrypt.errors import Refused, Rejected, SenseCryptError
+from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.round import Round
 from sensecrypt.services.dkms.client import DkmsClient
 
 MAX_ATTEMPTS = 3
+_FINAL = (
+    *("receipts-mismatch", "does-not-decrypt", "too-few-contributors", "doubled-contributor", "no-receipt"),
+    *("superseded", "claimed", "rejected", "too-many-failures"),
+)
 LOOK_SECONDS = 60.0  # for a node that is new to say who it is
 _PAUSE = 2.0
 _LOG = logging.getLogger("sensecrypt.fleet")
@@ -79,6 +83,7 @@ class Collecting:
         after: the round of sensitivities that goes with it, if a new order is due.
         sensitivities: their sum.
         notes: what is written down.
+        signed: tells whose receipts the key service has.
         evaluated: the accuracy, at each client, of the model that it started from.
     """
 
@@ -87,6 +92,7 @@ class Collecting:
     after: Round | None
     sensitivities: RoundSum | None
     notes: Notes
+    signed: Callable[[], list[int]]
     evaluated: dict[int, float] = field(default_factory=dict)
 
     def take(self, client: int, reply: Reply) -> None:
@@ -94,7 +100,9 @@ class Collecting:
         start = work_seconds()
         try:
             parts = unpack(reply.content, needed={"upload", "facts"}, allowed={"sensitivity"})
-            facts = facts_from_bytes(parts["facts"])
+            facts = facts_from_bytes(parts["facts"], "play")
+            if client not in self.signed():
+                raise Rejected("an upload for which the key service has no receipt")
             self.total.add(parts["upload"], sender=client)
             if "accuracy" in facts:
                 self.evaluated[client] = facts.pop("accuracy")
@@ -131,6 +139,7 @@ def play_round(
         try:
             _open(aggregator, state, closed)
         except Refused as error:
+            _require_final(error)
             _LOG.warning("round %d, cluster %d is played again: %s", number, closed.cluster, error)
             del done[closed.cluster]
     reason, evaluated = "", []
@@ -139,7 +148,10 @@ def play_round(
         if not left:
             break
         attempt = begin_attempt(folder, number)
-        collecting = _collect(aggregator, state, left, number, attempt, budgets, refresh=refresh)
+        begun = {cluster: _begin(aggregator, state, cluster, number, attempt, refresh=refresh) for cluster in left}
+        done |= {cluster: _opened_before(cluster, number, attempt) for cluster, each in begun.items() if each is None}
+        collecting = {cluster: each for cluster, each in begun.items() if each is not None}
+        _collect(aggregator, state, collecting, budgets, refresh=refresh)
         for cluster, each in collecting.items():
             evaluated += [
                 {"round": state.latest[cluster][0].item(), "evaluated": client, "accuracy": accuracy}
@@ -149,7 +161,8 @@ def play_round(
                 done[cluster] = each.close(aggregator.config)
                 done[cluster].save(folder)
                 _open(aggregator, state, done[cluster])
-            except (Rejected, Refused) as error:
+            except (Rejected, Refused, InvalidInput) as error:
+                _require_final(error)
                 done.pop(cluster, None)
                 (folder.path / f"closed-{cluster}.safetensors").unlink(missing_ok=True)
                 reason = str(error)
@@ -159,6 +172,12 @@ def play_round(
     for closed in done.values():
         state.latest[closed.cluster] = (closed.number, closed.attempt)
     return [*evaluated, *(record for cluster in sorted(done) for record in done[cluster].records)]
+
+
+def _require_final(error: SenseCryptError) -> None:
+    """Raise what does not tell that this sum will never be opened: it stays on disk, for when the run is resumed."""
+    if isinstance(error, Refused) and error.code not in _FINAL:
+        raise error
 
 
 def end_round(aggregator: Aggregator, state: FleetState, records: Sequence[Record]) -> None:
@@ -172,15 +191,14 @@ def end_round(aggregator: Aggregator, state: FleetState, records: Sequence[Recor
 def _collect(
     aggregator: Aggregator,
     state: FleetState,
-    clusters: Sequence[int],
-    number: int,
-    attempt: int,
+    collecting: Mapping[int, Collecting],
     budgets: checks.FloatVector,
     *,
     refresh: bool,
-) -> dict[int, Collecting]:
+) -> None:
     """Have the clusters' members play, and add what arrives as it arrives."""
-    collecting = {cluster: _begin(aggregator, state, cluster, number, attempt, refresh=refresh) for cluster in clusters}
+    if not collecting:
+        return
     nodes = wait_for_quorum(aggregator, {cluster: each.round for cluster, each in collecting.items()})
     assigned: dict[int, int] = {}
     requests = {}
@@ -190,13 +208,12 @@ def _collect(
                 each.notes.left_out[client] = "not there"
                 continue
             budget, start = float(budgets[client]), state.start(cluster)
-            assignment = Assignment(cluster, number, attempt, budget, start, refresh)
+            assignment = Assignment(cluster, each.round.number, each.round.attempt, budget, start, refresh)
             assigned[nodes[client]] = client
             requests[nodes[client]] = {"assignment": assignment.to_bytes()}
     for reply in ask(aggregator.grid, "train", requests, seconds=aggregator.settings.deadline):
         client = assigned[reply.node]
         collecting[int(state.labels[client])].take(client, reply)
-    return collecting
 
 
 def wait_for_quorum(aggregator: Aggregator, rounds: Mapping[int, Round]) -> dict[int, int]:
@@ -213,9 +230,15 @@ def wait_for_quorum(aggregator: Aggregator, rounds: Mapping[int, Round]) -> dict
 
 def _begin(
     aggregator: Aggregator, state: FleetState, cluster: int, number: int, attempt: int, *, refresh: bool
-) -> Collecting:
+) -> Collecting | None:
+    """Register an attempt; None if an earlier one was opened, of which this aggregator was not told."""
     round_ = aggregator.describe(state, cluster, number, "model", attempt)
-    aggregator.dkms.register_round(round_)
+    try:
+        aggregator.dkms.register_round(round_)
+    except Refused as error:
+        if error.code == "already-decrypted" and attempt > 0:
+            return None
+        raise
     after = None
     if refresh:
         after = aggregator.describe(state, cluster, number + 1, "sensitivity", attempt)
@@ -223,7 +246,14 @@ def _begin(
     server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": "real"}
     notes = Notes({client: {"bytes_down": 0} for client in round_.weights}, server)
     sensitivities = None if after is None else RoundSum(after, aggregator.public)
-    return Collecting(round_, RoundSum(round_, aggregator.public), after, sensitivities, notes)
+    total = RoundSum(round_, aggregator.public)
+    return Collecting(round_, total, after, sensitivities, notes, lambda: aggregator.dkms.receipts(round_))
+
+
+def _opened_before(cluster: int, number: int, attempt: int) -> Closed:
+    """What stands for a sum that was opened though its answer got lost; its records are lost, too."""
+    server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": "real", "records_lost": True}
+    return Closed(cluster, number, attempt - 1, b"", None, [server])
 
 
 def _open(aggregator: Aggregator, state: FleetState, closed: Closed) -> None:

@@ -14,14 +14,14 @@ from sensecrypt.config import RunConfig
 from sensecrypt.engines.clock import SETUP
 from sensecrypt.engines.flower.checkpoint import FleetState, begin_attempt
 from sensecrypt.engines.flower.exchange import ask
-from sensecrypt.engines.flower.fleetround import MAX_ATTEMPTS, Aggregator, wait_for_quorum
+from sensecrypt.engines.flower.fleetround import LOOK_SECONDS, MAX_ATTEMPTS, Aggregator, wait_for_quorum
 from sensecrypt.engines.flower.messages import Assignment, Enrolment, facts_from_bytes
 from sensecrypt.engines.flower.roster import Roster
 from sensecrypt.engines.flower.settings import Settings
 from sensecrypt.engines.flower.wire import unpack
 from sensecrypt.engines.notes import grow, require_quorum
 from sensecrypt.engines.outcome import Record
-from sensecrypt.errors import Refused, Rejected, SenseCryptError
+from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.policies import get_policy
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.round import Round
@@ -36,7 +36,7 @@ def enrol_all(roster: Roster, settings: Settings, *, least: int) -> None:
     """Wait for all members, or as long as the settings say; go on with those who are there, if they are enough."""
     end = time.monotonic() + settings.enrol_seconds
     while True:
-        roster.look(seconds=max(1.0, end - time.monotonic()))
+        roster.look(seconds=min(LOOK_SECONDS, max(1.0, end - time.monotonic())))
         missing = list(roster.missing())
         if not missing:
             return
@@ -144,7 +144,7 @@ def _rank(aggregator: Aggregator, state: FleetState, facts: dict[int, Record]) -
                 require_quorum(total, rounds[cluster], aggregator.config.quorum)
                 aggregator.dkms.open(total.close().to_bytes(rounds[cluster]), rounds[cluster])
                 left.discard(cluster)
-            except (Rejected, Refused) as error:
+            except (Rejected, Refused, InvalidInput) as error:
                 reason = str(error)
                 _LOG.warning("cluster %d has no order yet: %s", cluster, reason)
             took = {"open_seconds": time.perf_counter() - start}
@@ -168,7 +168,7 @@ def _collect(
         client = clients[reply.node]
         try:
             parts = unpack(reply.content, needed={"sensitivity", "facts"})
-            told = facts_from_bytes(parts["facts"])
+            told = facts_from_bytes(parts["facts"], "rank")
             totals[int(state.labels[client])].add(parts["sensitivity"], sender=client)
             grow(facts.setdefault(client, {}), told)
         except Rejected as error:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from sensecrypt.config import RunConfig
+from sensecrypt.engines.flower.diary import Diary
 from sensecrypt.engines.flower.messages import Assignment, Enrolment, facts_to_bytes
 from sensecrypt.engines.flower.party import Party
 from sensecrypt.engines.flower.proof import Statement, prove
@@ -83,6 +84,7 @@ class Member:
 
     def play(self, assignment: Assignment) -> Parts:
         """Train, choose, encrypt; the receipt goes to the key service, the upload back to the aggregator."""
+        Diary(self._party.state / self._settings.run).begin(assignment)
         round_ = self._round(assignment, "model")
         vector, received = self._start(assignment)
         facts: Record = {"bytes_down": received}
@@ -108,6 +110,7 @@ class Member:
 
     def finish(self, assignment: Assignment) -> Parts:
         """Fetch the final model, keep it, and tell how good it is and its hash."""
+        Diary(self._party.state / self._settings.run).require_latest(assignment)
         vector, received = self._start(assignment)
         folder = RunFolder(self._party.state / self._settings.run)
         make_folder(folder.path)
@@ -119,7 +122,7 @@ class Member:
     def _send(self, done: Done, round_: Round, after: Round | None, facts: Record) -> Parts:
         if done.model is None or done.facts is None:
             raise Rejected(done.failure or "nothing came of it")
-        if done.facts["encrypted_share"] < self._party.least_share:
+        if done.facts["encrypted_share"] < self._party.least_share and self._settings.config.policy != "plaintext":
             told = f"{done.facts['encrypted_share']:.0%} would be encrypted, this client wants"
             raise Rejected(f"{told} {self._party.least_share:.0%}: its budget is {done.facts['budget']:.2f}")
         self._dkms.send_receipt(done.model.receipt, round_)

@@ -14,15 +14,29 @@ from sensecrypt.engines.outcome import Record
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.envelope import seal, unseal
 
-_NUMBERS = {
-    *("train_seconds", "sensitivity_seconds", "pass_seconds", "select_seconds", "bytes_up", "bytes_down"),
-    *("seal_seconds", "encrypt_seconds", "encrypted_blocks", "ahead_seconds"),
-    *("order_seal_seconds", "order_encrypt_seconds", "order_blocks", "order_ahead_seconds"),
-    *("encrypted_share", "coverage", "mi", "budget", "accuracy"),
+_SECONDS = {
+    *("train_seconds", "sensitivity_seconds", "pass_seconds", "select_seconds"),
+    *("seal_seconds", "encrypt_seconds", "ahead_seconds"),
+    *("order_seal_seconds", "order_encrypt_seconds", "order_ahead_seconds"),
+}
+_COUNTS = {"bytes_up", "bytes_down", "encrypted_blocks", "order_blocks"}
+_SHARES = {"encrypted_share", "coverage", "budget", "accuracy"}
+_MOST_SECONDS, _MOST, _MOST_BITS = 1e6, 2**40, 64.0
+_SEALING = {"seal_seconds", "encrypt_seconds", "encrypted_blocks", "ahead_seconds"}
+_ORDERING = {"order_seal_seconds", "order_encrypt_seconds", "order_blocks", "order_ahead_seconds"}
+NEEDED = {  # what a reply of each kind must tell: budgets and tables are made of it
+    "enrol": set[str](),
+    "rank": {"sensitivity_seconds", "bytes_up", *_ORDERING},
+    "play": {
+        *("train_seconds", "sensitivity_seconds", "select_seconds", "bytes_up", "bytes_down", *_SEALING),
+        *("encrypted_share", "coverage", "budget", "decided_by", "feasible"),
+    },
+    "finish": {"accuracy"},
 }
 _WORDS = {"decided_by"}
 _FLAGS = {"feasible"}
 _LONGEST_WORD = 40
+_LEAST_DEVICE, _MOST_DEVICE = 1e-3, 1e5  # processors, megabytes a second
 Header = dict[str, str | int]
 _ENROLMENT = {"size": int, "samples": int, "initial": str, "cpus": str, "bandwidth": str}
 _ASSIGNMENT = {"cluster": int, "number": int, "attempt": int, "budget": str, "start": str, "refresh": int}
@@ -76,14 +90,12 @@ class Enrolment:
         """Read a message, or raise `Rejected`."""
         fields, arrays = unseal(data, "enrolment", header=_ENROLMENT, tensors={"row": (np.dtype("<f8"), 1)})
         device = {key: _read_optional(fields[key]) for key in ("cpus", "bandwidth")}
-        if (
-            fields["size"] < 1
-            or fields["samples"] < 1
-            or any(each is not None and each <= 0 for each in device.values())
-        ):
-            raise Rejected("an enrolment without parameters, samples or a device")
-        if not np.isfinite(arrays["row"]).all():
-            raise Rejected("an enrolment with a description that is not finite")
+        if not (0 < fields["size"] <= _MOST and 0 < fields["samples"] <= _MOST):
+            raise Rejected("an enrolment without parameters or samples, or with impossibly many")
+        if not all(each is None or _LEAST_DEVICE <= each <= _MOST_DEVICE for each in device.values()):
+            raise Rejected(f"an enrolment with a device outside {_LEAST_DEVICE:g} to {_MOST_DEVICE:g}")
+        if not (np.abs(arrays["row"]) < _MOST).all():
+            raise Rejected("an enrolment with an impossible description")
         return cls(fields["size"], fields["samples"], fields["initial"], arrays["row"], **device)
 
 
@@ -133,8 +145,8 @@ def facts_to_bytes(facts: Record) -> bytes:
     return seal("facts", {"facts": json.dumps(facts)}, {})
 
 
-def facts_from_bytes(data: bytes) -> Record:
-    """Known facts with possible values, or `Rejected`: they end up in records, budgets and tables."""
+def facts_from_bytes(data: bytes, kind: str) -> Record:
+    """All facts that a reply of this kind has, with possible values, or `Rejected`."""
     fields, _ = unseal(data, "facts", header={"facts": str}, tensors={})
     try:
         facts: Any = json.loads(fields["facts"])
@@ -145,13 +157,17 @@ def facts_from_bytes(data: bytes) -> Record:
     for name, value in facts.items():
         if not _is_possible(name, value):
             raise Rejected(f"an impossible fact {name[:20]!r}")
+    if missing := NEEDED[kind] - facts.keys():
+        raise Rejected(f"facts without {min(missing)}")
     return facts
 
 
 def _is_possible(name: str, value: Any) -> bool:
-    if name in _NUMBERS:
-        numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return (numeric and math.isfinite(value) and value >= 0) or (name == "mi" and value is None)
+    if name in _COUNTS:
+        return type(value) is int and 0 <= value <= _MOST
+    highest = {**dict.fromkeys(_SECONDS, _MOST_SECONDS), **dict.fromkeys(_SHARES, 1.0), "mi": _MOST_BITS}.get(name)
+    if highest is not None:
+        return (type(value) in (int, float) and 0 <= value <= highest) or (name == "mi" and value is None)
     if name in _WORDS:
         return isinstance(value, str) and len(value) <= _LONGEST_WORD and value.isprintable()
     return name in _FLAGS and isinstance(value, bool)

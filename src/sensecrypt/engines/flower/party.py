@@ -22,6 +22,7 @@ from sensecrypt.tomlfile import read_toml, refuse_unknown
 
 _PATHS = ("certificate", "key", "authority", "state")
 _KEYS = ("url", *_PATHS, "cpus", "bandwidth", "least_share")
+LEAST_SHARE = 0.1
 _TRIES = 9  # 100 s in all: as long as a key service may take to come back
 
 
@@ -47,7 +48,7 @@ class Party:
     state: Path
     cpus: float | None = None
     bandwidth: float | None = None
-    least_share: float = 0.0
+    least_share: float = LEAST_SHARE
 
     def connect(self) -> DkmsClient:
         """Talk to the key service as this party, with patience."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flwr.serverapp import Grid
 
-from sensecrypt.engines.flower.exchange import Reply, ask
+from sensecrypt.engines.flower.exchange import Reply, Unanswered, ask
 from sensecrypt.engines.flower.messages import Challenge, Enrolment, facts_from_bytes
 from sensecrypt.engines.flower.proof import Statement, check_proof
 from sensecrypt.engines.flower.wire import unpack
@@ -46,17 +46,21 @@ class Roster:
         nonces = {node: secrets.token_hex(16) for node in new}
         requests = {node: {"challenge": Challenge(nonces[node]).to_bytes()} for node in new}
         for reply in ask(self._grid, "query.enrol", requests, seconds=seconds):
-            self._asked.add(reply.node)
             try:
                 self._enrol(reply, Statement(self._run, reply.node, nonces[reply.node]))
+                self._asked.add(reply.node)
+            except Unanswered as error:  # it is asked again
+                _LOG.warning("node %d: %s", reply.node, error)
             except SenseCryptError as error:
+                self._asked.add(reply.node)
                 self._note(reply.node, str(error))
 
     def refuse(self, client: int, reason: str) -> None:
         """Take a client that has enrolled off the list."""
-        [node] = [node for node, known in self._clients.items() if known == client]
-        del self._clients[node], self.enrolments[client], self.facts[client]
-        self._note(node, reason)
+        for node in [node for node, known in self._clients.items() if known == client]:
+            del self._clients[node]
+            self._note(node, reason)
+        del self.enrolments[client], self.facts[client]
 
     def take_refusals(self) -> list[Record]:
         """Nodes that were refused since the last call, and why: for the run's records."""
@@ -77,7 +81,7 @@ class Roster:
         client = self._members.get(name)
         if client is None:
             raise Rejected(f"{name} is not registered with run {self._run}", code="not-a-member")
-        enrolment, facts = Enrolment.from_bytes(parts["enrolment"]), facts_from_bytes(parts["facts"])
+        enrolment, facts = Enrolment.from_bytes(parts["enrolment"]), facts_from_bytes(parts["facts"], "enrol")
         for other in [node for node, known in self._clients.items() if known == client]:
             del self._clients[other]  # it came back as another node
         self._clients[reply.node] = client

@@ -7,7 +7,9 @@ import fcntl
 import json
 import logging
 import os
+import re
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +39,7 @@ from sensecrypt.services.dkms.client import DkmsClient
 
 PARTY_VARIABLE = "SENSECRYPT_AGGREGATOR"  # names the party file, in the environment of SuperLink
 _LOG = logging.getLogger("sensecrypt.fleet")
+_DIGEST = re.compile(rb"[0-9a-f]{64}")
 
 
 def make_app() -> ServerApp:
@@ -81,6 +84,9 @@ def _held(folder: RunFolder) -> Iterator[None]:
 def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder: RunFolder) -> None:
     start = time.perf_counter()
     names = dkms.run(settings.run)["names"]
+    if sorted(map(int, names)) != list(range(settings.config.clients)):
+        problem = f"is {settings.config.clients}, the key service knows {len(names)} members of run {settings.run}"
+        raise InvalidInput("clients", problem, "register the run with as many, numbered from 0")
     roster = Roster(grid, settings.run, {name: int(number) for number, name in names.items()}, party.authority)
     state = load_fleet_state(folder)
     enrol_all(roster, settings, least=settings.config.min_contributors)
@@ -126,21 +132,24 @@ def _finish(aggregator: Aggregator, state: FleetState) -> tuple[list[Record], li
         assignment = Assignment(cluster, state.next_round, 0, 0.0, state.start(cluster), refresh=False)
         requests[node] = {"assignment": assignment.to_bytes()}
     records: list[Record] = []
-    digests = [""] * state.clusters
+    told: list[list[str]] = [[] for _ in range(state.clusters)]
     for reply in ask(aggregator.grid, "query.finish", requests, seconds=aggregator.settings.deadline):
         client = clients[reply.node]
         cluster = int(state.labels[client])
         try:
             parts = unpack(reply.content, needed={"facts", "model_sha256"})
-            accuracy, digest = facts_from_bytes(parts["facts"]).get("accuracy"), parts["model_sha256"].decode()
-        except (Rejected, UnicodeDecodeError) as error:
+            accuracy = facts_from_bytes(parts["facts"], "finish")["accuracy"]
+            if not _DIGEST.fullmatch(parts["model_sha256"]):
+                raise Rejected("a hash that is none")
+        except Rejected as error:
             _LOG.warning("client %d did not finish: %s", client, error)
             continue
-        if digests[cluster] not in ("", digest):
-            raise SenseCryptError(f"clients of cluster {cluster} have different models; do they run the same version?")
-        digests[cluster] = digest
+        told[cluster].append(parts["model_sha256"].decode())
         records.append({"round": int(state.latest[cluster][0]), "evaluated": client, "accuracy": accuracy})
-    return records, digests
+    for cluster, digests in enumerate(told):
+        if len(set(digests)) > 1:
+            _LOG.warning("clients of cluster %d tell different models; do they run the same version?", cluster)
+    return records, [Counter(digests).most_common(1)[0][0] if digests else "" for digests in told]
 
 
 def _arrived(records: list[Record]) -> str:

@@ -30,10 +30,15 @@ def unpack(content: RecordDict, *, needed: Set[str], allowed: Set[str] = frozens
     parts = {}
     for name, array in record.items():
         if array.stype != STYPE or array.dtype != "bytes" or tuple(array.shape) != (len(array.data),):
-            raise Rejected(f"part {name[:20]} of a message is of another kind, or of another version")
+            raise Rejected(f"part {printable(name[:20])} of a message is of another kind, or of another version")
         parts[name] = array.data
     if set(parts) == {FAILURE}:
-        raise Rejected(parts[FAILURE][:_LONGEST_FAILURE].decode(errors="replace"))
+        raise Rejected(printable(parts[FAILURE][:_LONGEST_FAILURE].decode(errors="replace")))
     if not needed <= set(parts) or not set(parts) <= needed | allowed:
-        raise Rejected(f"a message with the parts {', '.join(sorted(parts))[:80]}")
+        raise Rejected(f"a message with the parts {printable(', '.join(sorted(parts))[:80])}")
     return parts
+
+
+def printable(text: str) -> str:
+    """Somebody else's words, for logs and tables: one line, nothing that a terminal would obey."""
+    return "".join(character if character.isprintable() else "·" for character in text)

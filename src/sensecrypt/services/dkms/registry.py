@@ -21,6 +21,7 @@ from sensecrypt.services.dkms.store import Store, Transaction
 from sensecrypt.types import BoolVector
 
 _KEPT_ROUNDS = 256  # in memory
+_LEAST_OF_EVEN = 0.01  # of what a member would weigh if all weighed the same
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,16 @@ def check_run(round_: Round, run: Run) -> None:
     if len(round_.weights) < run.min_contributors:
         reason = f"the round has {len(round_.weights)} member(s), at least {run.min_contributors} must contribute"
         raise refused("too-few-contributors", reason)
+
+
+def check_weights(round_: Round, largest: float) -> None:
+    """Raise unless everybody's share of the sum hides the others': a sum of one and of nothing is that one."""
+    weights = round_.weights.values()
+    if max(weights) > largest:
+        reason = f"a member has {max(weights):.0%} of the weight, the policy allows {largest:.0%}"
+        raise refused("outside-policy", reason)
+    if min(weights) * len(weights) < _LEAST_OF_EVEN:
+        raise refused("outside-policy", f"a member has less than {_LEAST_OF_EVEN:.0%} of an even share of the weight")
 
 
 def _is_repeated(transaction: Transaction, place: Place, round_: Round) -> bool:

@@ -26,7 +26,7 @@ from sensecrypt.services.dkms.metrics import Metrics
 from sensecrypt.services.dkms.openings import Openings
 from sensecrypt.services.dkms.policy import Policy
 from sensecrypt.services.dkms.problems import from_rejected, refused
-from sensecrypt.services.dkms.registry import Registry, Run, check_run, facts_of
+from sensecrypt.services.dkms.registry import Registry, Run, check_run, check_weights, facts_of
 from sensecrypt.services.dkms.store import Store
 from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, generate_key
 
@@ -92,6 +92,7 @@ class KeyService:
         if place_of(round_) != place:
             raise refused("rejected", "the message describes another round than its address")
         check_run(round_, run)
+        check_weights(round_, self.policy.largest_weight)
         self._registry.add_round(round_, who)
 
     def receipts(self, place: Place, who: Identity) -> list[int]:

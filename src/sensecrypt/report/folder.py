@@ -1,0 +1,209 @@
+"""A run's folder as it is now: of a run on one machine or of a fleet's aggregator, over or still being written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from sensecrypt.config import RunConfig
+from sensecrypt.engines.clock import SETUP
+from sensecrypt.engines.flatmap import FILE as MAP
+from sensecrypt.engines.flatmap import flat_map
+from sensecrypt.engines.flower.outcome import merge_accuracies
+from sensecrypt.engines.outcome import Outcome, Record
+from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.errors import InvalidInput
+
+State = Literal["over", "going on", "failed"]
+Places = dict[int, tuple[float, float]]
+
+_FIX = "give the folder of a run: one that holds run.json"
+_FIGURES = ("encrypted_share", "coverage", "bytes_up", "bytes_down")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What is in a run's folder.
+
+    Attributes:
+        path: the folder.
+        outcome: of the rounds that were played so far.
+        state: of the run, as far as the folder tells.
+        failure: why it failed.
+        fleet: whether the aggregator of a fleet wrote it.
+        places: each client's place on the map of clusters, where it is known.
+        attacks: rows of attacks, by the name of the file that holds them.
+    """
+
+    path: Path
+    outcome: Outcome
+    state: State
+    failure: str
+    fleet: bool
+    places: Places
+    attacks: dict[str, list[Record]]
+
+    @property
+    def rounds(self) -> int:
+        """How many were played."""
+        return 1 + max((record["round"] for record in self.outcome.records), default=-1)
+
+
+def read_folder(path: Path) -> Seen:
+    """Read a run's folder.
+
+    Raises:
+        InvalidInput: it is not there, or it holds no run, a newer one, or records that no run writes.
+    """
+    config = _config(path)
+    lines = _records(path, config)
+    header, rows = _checkpoint(path)
+    ended = _json(path / "outcome.json")
+    told = ended if isinstance(ended, dict) else {}
+    fleet = bool(told) or rows is not None or any("evaluated" in line or "refused" in line for line in lines)
+    log = merge_accuracies(lines) if fleet else lines
+    labels, accuracy = _latest(log, config)
+    outcome = Outcome(
+        config=config,
+        labels=labels,
+        accuracy=accuracy,
+        log=log,
+        wall_seconds=told.get("wall_seconds", math.nan),
+        why_clusters=header.get("why", ""),
+        model_sha256=told.get("model_sha256", []),
+    )
+    failure = str(told.get("error", ""))
+    over = bool(told) or (path / f"model-{max(labels, default=0)}.safetensors").exists()
+    state: State = "failed" if failure else "over" if over else "going on"
+    return Seen(path, outcome, state, failure, fleet, _places(path, rows), _attacks(path))
+
+
+def stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """What changes whenever something is written that a page shows."""
+    names = ("run.json", "records.jsonl", "outcome.json", "compare.json", MAP)
+    more = [file for pattern in ("attack*.json", "model-*.safetensors") for file in sorted(path.glob(pattern))]
+    files = [path / name for name in names] + more
+    found = []
+    for file in files:
+        try:
+            status = file.stat()
+        except OSError:
+            continue
+        found.append((file.name, status.st_mtime_ns, status.st_size))
+    return tuple(found)
+
+
+def _config(path: Path) -> RunConfig:
+    if not path.exists():
+        raise InvalidInput(str(path), "is not there", _FIX)
+    if not path.is_dir():
+        raise InvalidInput(str(path), "is no folder", _FIX)
+    run = _json(path / "run.json")
+    if run is None:
+        raise InvalidInput(str(path), "is empty" if not any(path.iterdir()) else "holds no run", _FIX)
+    if not isinstance(run, dict) or not isinstance(run.get("config"), dict) or "version" not in run:
+        raise InvalidInput(str(path / "run.json"), "is not what a run writes", _FIX)
+    return RunFolder(path).read_config()
+
+
+def _json(path: Path) -> Any:
+    """What a JSON file holds; None: there is none, or none that can be read."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _records(path: Path, config: RunConfig) -> list[Record]:
+    """All complete lines, every one of them with what a page shows."""
+    try:
+        lines = RunFolder(path).records()
+    except (OSError, ValueError, RecursionError):
+        lines = [None]  # type: ignore[list-item]
+    for number, line in enumerate(lines, start=1):
+        if not _is_record(line, config.clients):
+            problem = f"is not what a run writes, in line {number} or thereabouts"
+            raise InvalidInput(str(path / "records.jsonl"), problem, "restore it, or run again in another folder")
+    return [line for line in lines if line.get("accuracy", 0) is not None]
+
+
+def _is_record(line: Any, clients: int) -> bool:
+    if not isinstance(line, dict) or not _is_whole(line.get("round"), SETUP):
+        return False
+    figures = [value for name, value in line.items() if name.endswith(("_seconds", "_blocks", *_FIGURES))]
+    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in figures):
+        return False
+    if "evaluated" in line:
+        return _is_whole(line["evaluated"], 0, clients) and isinstance(line.get("accuracy"), (int, float, type(None)))
+    if "client" not in line:
+        return "server" not in line or _is_whole(line.get("cluster"), -1)
+    told = line["round"] == SETUP or "left_out" in line or all(name in line for name in _FIGURES)
+    return told and _is_whole(line["client"], 0, clients) and _is_whole(line.get("cluster"), -1)
+
+
+def _is_whole(value: Any, low: int, high: float = math.inf) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value < high
+
+
+def _latest(log: Sequence[Record], config: RunConfig) -> tuple[list[int], list[float]]:
+    """Each client's cluster, −1 as long as it has none, and the last accuracy that it told."""
+    labels, accuracy = [-1] * config.clients, [math.nan] * config.clients
+    for record in log:
+        if "client" in record:
+            labels[record["client"]] = record["cluster"]
+            told = record.get("accuracy", math.nan)
+            if not math.isnan(told):
+                accuracy[record["client"]] = told
+    return labels, accuracy
+
+
+def _checkpoint(path: Path) -> tuple[dict[str, str], np.ndarray[Any, Any] | None]:
+    """The checkpoint's header, and a fleet's descriptions; models are not loaded."""
+    try:
+        with safe_open(path / "checkpoint.safetensors", framework="numpy") as file:
+            return dict(file.metadata() or {}), file.get_tensor("rows") if "rows" in file.keys() else None  # noqa: SIM118
+    except (OSError, SafetensorError):
+        return {}, None
+
+
+def _places(path: Path, rows: np.ndarray[Any, Any] | None) -> Places:
+    """From a run's map, a fleet's checkpoint, or descriptions that were kept."""
+    known = _json(path / MAP)
+    if known is None:
+        rows = _kept_rows(path) if rows is None else rows
+        known = flat_map(rows.astype(np.float64)) if rows is not None and rows.ndim == 2 and rows.size else []
+    try:
+        return {client: (float(x), float(y)) for client, (x, y) in enumerate(known)}
+    except (TypeError, ValueError):
+        raise InvalidInput(str(path / MAP), "is no map of clients", "remove it") from None
+
+
+def _kept_rows(path: Path) -> np.ndarray[Any, Any] | None:
+    """What clients said of their data, in the order of their numbers, where messages were kept."""
+    files = list((path / "messages" / f"round-{SETUP}").glob("description-*.safetensors"))
+    rows = []
+    try:
+        for file in sorted(files, key=lambda each: int(each.stem.rpartition("-")[2])):
+            with safe_open(file, framework="numpy") as opened:
+                rows.append(opened.get_tensor("row"))
+        return np.array(rows) if rows else None
+    except (OSError, ValueError, SafetensorError):
+        return None
+
+
+def _attacks(path: Path) -> dict[str, list[Record]]:
+    """Every attack*.json of the folder that holds what `sensecrypt attack --json` prints."""
+    found = {}
+    for file in sorted(path.glob("attack*.json")):
+        content = _json(file)
+        rows = content.get("rows") if isinstance(content, dict) else None
+        if isinstance(rows, list) and rows and all(isinstance(row, dict) and "adversary" in row for row in rows):
+            found[file.stem] = rows
+    return found

@@ -1,0 +1,132 @@
+"""What stands out in a run: cards, sentences, settings, and the command that makes it again."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from sensecrypt.config import RunConfig, make_config, to_settings
+from sensecrypt.engines.clock import RoundTime, total_seconds
+from sensecrypt.engines.outcome import Outcome
+from sensecrypt.report.figures import Card
+from sensecrypt.report.folder import Seen
+from sensecrypt.report.words import count, megabytes, percent, seconds
+
+
+def cards(seen: Seen, times: Sequence[RoundTime]) -> list[Card]:
+    """The figures at the top."""
+    outcome, config = seen.outcome, seen.outcome.config
+    told = outcome.summary()
+    known = [value for value in outcome.accuracy if value == value]
+    spread = f"{percent(min(known))} to {percent(max(known))} across clients" if known else "not told yet"
+    waiting = fmean(each.straggler_share for each in times if each.number >= 0) if seen.rounds else 0.0
+    clusters = len({label for label in outcome.labels if label >= 0})
+    return [
+        Card("Accuracy", percent(told["accuracy"]), spread),
+        Card("Encrypted", percent(told["encrypted_share"]), _weakest(outcome)),
+        Card("Sensitivity covered", percent(told["coverage"]), "of what the model would give away"),
+        Card("Time on the devices", seconds(total_seconds(times)), f"{percent(waiting)} of a round is waiting"),
+        Card("Sent up", megabytes(told["bytes_up"]), f"{megabytes(told['bytes_down'])} down"),
+        Card("Clusters", str(clusters or "none yet"), f"{count(config.clients, 'client')}, {config.partition}"),
+    ]
+
+
+def findings(seen: Seen, times: Sequence[RoundTime]) -> list[str]:
+    """Sentences: who held up whom, who encrypted what, what was exposed."""
+    outcome = seen.outcome
+    if not outcome.played:
+        return []
+    sentences = [_held_up(outcome, times), _encrypted(outcome), *_exposed(outcome)]
+    if outcome.why_clusters:
+        sentences.append(f"Grouping: {outcome.why_clusters}.")
+    return [sentence for sentence in sentences if sentence]
+
+
+def settings(config: RunConfig) -> list[tuple[str, str]]:
+    """All of them, as `--set` takes them."""
+    return [(key, _value(value)) for key, value in to_settings(config).items()]
+
+
+def command(config: RunConfig) -> str:
+    """The command that makes the same run again: only what differs from the preset."""
+    usual = to_settings(make_config({"preset": config.preset}))
+    changed = [
+        f"{key}={_value(value)}"
+        for key, value in to_settings(config).items()
+        if key != "preset" and value != usual[key]
+    ]
+    preset = [] if config.preset == "default" else ["--preset", config.preset]
+    return shlex.join(["sensecrypt", "run", *preset, *(part for change in changed for part in ("--set", change))])
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return ";".join(",".join(f"{each:g}" for each in row) for row in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _shares(outcome: Outcome) -> dict[int, float]:
+    """The mean encrypted share of each client."""
+    shares: dict[int, list[float]] = {}
+    for record in outcome.played:
+        shares.setdefault(record["client"], []).append(record["encrypted_share"])
+    return {client: fmean(values) for client, values in shares.items()}
+
+
+def _weakest(outcome: Outcome) -> str:
+    shares = _shares(outcome)
+    if not shares:
+        return "nothing yet"
+    client = min(shares, key=lambda each: shares[each])
+    return "by every client" if shares[client] == 1 else f"least: client {client}, {percent(shares[client])}"
+
+
+def _held_up(outcome: Outcome, times: Sequence[RoundTime]) -> str:
+    rounds = [time for time in times if time.number >= 0 and len(time.clients) > 1]
+    if not rounds:
+        return ""
+    last = Counter(min(time.clients, key=lambda each: time.clients[each].wait) for time in rounds)
+    client, often = last.most_common(1)[0]
+    device = outcome.config.devices(rounds[-1].number)[client]
+    waiting = fmean(time.straggler_share for time in rounds)
+    return (
+        f"Client {client} ({device.cpus:g} processors, {device.bandwidth:g} MB/s) held up the others most often: it "
+        f"arrived last in {often} of {count(len(rounds), 'round')}. The mean client waited {percent(waiting)} "
+        "of a round."
+    )
+
+
+def _encrypted(outcome: Outcome) -> str:
+    shares = _shares(outcome)
+    low, high = min(shares, key=lambda each: shares[each]), max(shares, key=lambda each: shares[each])
+    if shares[low] == shares[high]:
+        return f"Every client encrypted {percent(shares[low])} of its parameters."
+    return (
+        f"Client {high} encrypted most, {percent(shares[high])} of its parameters, client {low} least, "
+        f"{percent(shares[low])}."
+    )
+
+
+def _exposed(outcome: Outcome) -> list[str]:
+    told = outcome.summary()
+    clear, uncovered = 1 - told["encrypted_share"], 1 - told["coverage"]
+    sentences = ["Nothing travelled in the clear."]
+    if clear > 0:
+        sentences = [
+            f"In the clear: {percent(clear)} of the parameters, which hold {percent(max(0.0, uncovered))} of the "
+            "sensitivity."
+        ]
+    lonely = sum(record.get("lonely_blocks", 0) for record in outcome.log if "server" in record)
+    least = outcome.config.min_contributors
+    if lonely:
+        sentences.append(
+            f"{count(lonely, 'ciphertext block')} had fewer than {least} clients behind them: colluding clients may "
+            "read them."
+        )
+    absent = sum("left_out" in record for record in outcome.records)
+    if absent:
+        sentences.append(f"{count(absent, 'upload')} did not count: the crosses below, with reasons in the table.")
+    return sentences

@@ -1,0 +1,221 @@
+"""The figures of a run as tables: what its charts draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import Any
+
+from sensecrypt.engines.clock import RoundTime
+from sensecrypt.engines.outcome import Outcome, Record
+from sensecrypt.report.figures import Field, Table
+from sensecrypt.report.folder import Seen
+from sensecrypt.report.timeline import ALWAYS, STEPS, bars
+from sensecrypt.report.words import round_name
+
+EVERYBODY = "all clients"
+MOST_CELLS = 40_000
+MOST_LAYERS = 24
+
+
+def accuracy_table(outcome: Outcome) -> Table:
+    """By cluster and round: the clients' mean and range."""
+    told: dict[tuple[int, int], list[float]] = {}
+    for record in outcome.records:
+        value = record.get("accuracy", math.nan)
+        if not math.isnan(value):
+            told.setdefault((record["cluster"], record["round"]), []).append(value)
+    fields = (
+        Field("cluster", "cluster", "whole"),
+        Field("round", "round", "whole"),
+        Field("mean", "mean accuracy", "share"),
+        Field("worst", "worst client", "share"),
+        Field("best", "best client", "share"),
+        Field("clients", "clients that told it", "whole"),
+    )
+    rows = [[*key, fmean(values), min(values), max(values), len(values)] for key, values in sorted(told.items())]
+    return Table("Accuracy by cluster and round", fields, rows)
+
+
+def client_table(outcome: Outcome) -> Table:
+    """By client and round: what was encrypted, what it covers, and why so much."""
+    fields = (
+        Field("client", "client", "whole"),
+        Field("cluster", "cluster", "whole"),
+        Field("round", "round", "whole"),
+        Field("encrypted", "encrypted parameters", "share"),
+        Field("covered", "covered sensitivity", "share"),
+        Field("budget", "budget", "share"),
+        Field("decided", "decided by", "text"),
+        Field("left_out", "left out because", "text"),
+    )
+    rows = [
+        [
+            record["client"],
+            record["cluster"],
+            record["round"],
+            record.get("encrypted_share"),
+            record.get("coverage"),
+            record.get("budget"),
+            str(record.get("decided_by", "")),
+            str(record.get("left_out", "")),
+        ]
+        for record in sorted(outcome.records, key=lambda each: (each["round"], each["client"]))
+    ]
+    return Table("What each client encrypted in each round", fields, rows)
+
+
+def time_unit(longest: float) -> tuple[str, float]:
+    """Seconds, or milliseconds where all are short: its name and how many of it are a second."""
+    return ("ms", 1e3) if longest < 1 else ("s", 1.0)
+
+
+def time_table(outcome: Outcome, times: Sequence[RoundTime]) -> Table:
+    """By round and client: the time of each step."""
+    unit, scale = time_unit(max((time.seconds for time in times if time.number >= 0), default=0.0))
+    log: dict[int, list[Record]] = {}
+    for record in outcome.log:
+        log.setdefault(record["round"], []).append(record)
+    devices = {time.number: outcome.config.devices(time.number) for time in times}
+    drawn = [(time.number, bar) for time in times for bar in bars(time, log[time.number], devices[time.number])]
+    steps = [step for step in STEPS if step in ALWAYS or any(bar.seconds[step] for _, bar in drawn)]
+    rows = [
+        [
+            number,
+            bar.client,
+            devices[number][bar.client].cpus,
+            devices[number][bar.client].bandwidth,
+            *(_short(scale * bar.seconds[step]) for step in steps),
+        ]
+        for number, bar in drawn
+    ]
+    fields = [
+        Field("round", "round (-1: set-up)", "whole"),
+        Field("client", "client", "whole"),
+        Field("cpus", "processors"),
+        Field("bandwidth", "MB/s"),
+        *(Field(step, f"{step}, {unit}") for step in steps),
+    ]
+    return Table("Each client's time in each round, on its device", fields, rows)
+
+
+def traffic_table(outcome: Outcome) -> Table:
+    """By round: megabytes of all clients together, and of the one that sent most."""
+    rounds: dict[int, list[Record]] = {}
+    for record in outcome.log:
+        if "client" in record and "left_out" not in record:
+            rounds.setdefault(record["round"], []).append(record)
+    rows = []
+    for number, records in sorted(rounds.items()):
+        up, down = ([record.get(way, 0) / 1e6 for record in records] for way in ("bytes_up", "bytes_down"))
+        rows.append([round_name(number), _short(sum(up)), _short(sum(down)), _short(max(up)), len(records)])
+    fields = (
+        Field("round", "round", "text"),
+        Field("up", "up, MB"),
+        Field("down", "down, MB"),
+        Field("most", "most of one client up, MB"),
+        Field("clients", "clients", "whole"),
+    )
+    return Table("Communication of each round", fields, rows)
+
+
+def map_table(seen: Seen) -> Table:
+    """Each client's place on the map."""
+    fields = (
+        Field("client", "client", "whole"),
+        Field("cluster", "cluster", "whole"),
+        Field("x", "first component"),
+        Field("y", "second component"),
+    )
+    labels = seen.outcome.labels
+    places = sorted((client, place) for client, place in seen.places.items() if client < len(labels))
+    return Table("The clients' places on the map", fields, [[client, labels[client], *at] for client, at in places])
+
+
+def layer_table(outcome: Outcome) -> Table | None:
+    """By layer, round and client: the encrypted share; None where the folder does not tell."""
+    told = [record for record in outcome.played if _tells_layers(record)]
+    if not told:
+        return None
+    grouped = len(told[0]["layers"]) > MOST_LAYERS
+    cells: dict[tuple[str, int, str], list[Any]] = {}  # encrypted and all parameters, of which clients
+    apart = len(told) * len(told[0]["layers"]) <= MOST_CELLS
+    for record in told:
+        for name, (encrypted, size) in record["layers"].items():
+            layer = name.rpartition(".")[0] if grouped else name
+            for who in (EVERYBODY, f"client {record['client']}") if apart else (EVERYBODY,):
+                cell = cells.setdefault((who, record["round"], layer), [0, 0, set()])
+                cell[0] += encrypted
+                cell[1] += size
+                cell[2].add(record["client"])
+    fields = (
+        Field("client", "client", "text"),
+        Field("round", "round", "whole"),
+        Field("layer", "layer", "text"),
+        Field("encrypted", "encrypted", "share"),
+        Field("size", "parameters", "whole"),
+    )
+    rows = [
+        [who, number, layer, round(encrypted / size, 4), size // len(clients)]
+        for (who, number, layer), (encrypted, size, clients) in cells.items()
+    ]
+    return Table("What is encrypted of each layer", fields, rows)
+
+
+def attack_table(attacks: dict[str, list[Record]]) -> Table:
+    """What attacks found, as `sensecrypt attack --json` printed it."""
+    figures = (
+        Field("irec", "labels found (IRec)", "share"),
+        Field("leacc", "classes told (LeAcc)", "share"),
+        Field("lnacc", "counts told (LnAcc)", "share"),
+        Field("distance", "distance of histograms"),
+        Field("psnr", "PSNR of images, dB"),
+        Field("share", "encrypted", "share"),
+    )
+    rows: list[list[Any]] = [
+        [
+            name,
+            str(row["adversary"]),
+            str(row.get("role", row.get("policy", ""))),
+            *(_number(row.get(f.name)) for f in figures),
+        ]
+        for name, found in attacks.items()
+        for row in found
+    ]
+    kept = [place for place, _ in enumerate(figures) if any(row[3 + place] is not None for row in rows)]
+    fields = (
+        Field("file", "file", "text"),
+        Field("adversary", "attack", "text"),
+        Field("role", "who attacks, or what", "text"),
+        *(figures[place] for place in kept),
+    )
+    return Table("What attacks found", fields, [[*row[:3], *(row[3 + place] for place in kept)] for row in rows])
+
+
+def column(table: Table, name: str) -> list[Any]:
+    """The values of one column."""
+    place = [field.name for field in table.fields].index(name)
+    return [row[place] for row in table.rows]
+
+
+def distinct(values: Iterable[Any]) -> list[Any]:
+    """Each value once, in the order of appearance."""
+    return list(dict.fromkeys(values))
+
+
+def _tells_layers(record: Record) -> bool:
+    layers = record.get("layers")
+    return isinstance(layers, dict) and all(
+        isinstance(pair, list) and len(pair) == 2 and all(isinstance(each, int) for each in pair) and pair[1] > 0
+        for pair in layers.values()
+    )
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _short(value: float) -> float:
+    """Five digits: what nobody can see need not be sent."""
+    return float(f"{value:.5g}")

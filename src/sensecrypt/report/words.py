@@ -1,0 +1,39 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+import math
+
+
+def percent(value: float | None) -> str:
+    """A share."""
+    if value is None or math.isnan(value):
+        return "unknown"
+    digits = 0 if value in (0.0, 1.0) else 1
+    return f"{100 * value:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def seconds(value: float) -> str:
+    """A time."""
+    if value < 1:
+        return f"{1e3 * value:.3g}\N{NO-BREAK SPACE}ms"
+    if value < 120:
+        return f"{value:.3g}\N{NO-BREAK SPACE}s"
+    return f"{value / 60:.3g}\N{NO-BREAK SPACE}min" if value < 7200 else f"{value / 3600:.3g}\N{NO-BREAK SPACE}h"
+
+
+def megabytes(value: float) -> str:
+    """Bytes."""
+    if value < 1e5:
+        return f"{value / 1e3:.3g}\N{NO-BREAK SPACE}kB"
+    return f"{value / 1e6:.3g}\N{NO-BREAK SPACE}MB" if value < 1e9 else f"{value / 1e9:.3g}\N{NO-BREAK SPACE}GB"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """So many of something."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def round_name(number: int) -> str:
+    """A round as the records number them."""
+    return "set-up" if number < 0 else str(number)

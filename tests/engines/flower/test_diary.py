@@ -1,0 +1,50 @@
+"""A client plays every attempt once, in order, and never goes back to an older model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sensecrypt.engines.flower.diary import Diary
+from sensecrypt.engines.flower.messages import Assignment
+from sensecrypt.errors import Rejected
+
+FIRST = Assignment(0, 0, 0, 1.0, None, refresh=False)
+SECOND = Assignment(0, 1, 0, 1.0, (0, 0), refresh=False)
+
+
+@pytest.fixture
+def diary(tmp_path):
+    return Diary(tmp_path / "run")
+
+
+def test_rounds_and_attempts_follow_each_other(diary):
+    diary.begin(FIRST)
+    diary.begin(replace(FIRST, attempt=2))
+    diary.begin(SECOND)
+    diary.begin(replace(SECOND, number=4, start=(0, 0)))  # it was away meanwhile, or the rounds failed
+    diary.require_latest(replace(SECOND, start=(4, 1)))
+
+
+@pytest.mark.parametrize("again", [SECOND, replace(SECOND, budget=0.001), FIRST, replace(FIRST, attempt=7)])
+def test_nothing_is_played_twice_or_backwards(diary, again):
+    diary.begin(FIRST)
+    diary.begin(SECOND)
+    with pytest.raises(Rejected, match="was asked for after round 1"):
+        diary.begin(again)
+
+
+def test_an_older_model_is_not_started_from(diary):
+    diary.begin(replace(SECOND, number=5, start=(4, 0)))
+    for start in (None, (0, 0), (3, 9)):
+        with pytest.raises(Rejected, match="was asked for after one of round 4"):
+            diary.begin(replace(SECOND, number=6, start=start))
+        with pytest.raises(Rejected, match="was asked for after one of round 4"):
+            diary.require_latest(replace(SECOND, number=6, start=start))
+
+
+def test_it_is_kept_over_processes(diary, tmp_path):
+    diary.begin(SECOND)
+    with pytest.raises(Rejected):
+        Diary(tmp_path / "run").begin(SECOND)

@@ -79,7 +79,10 @@ def attack(
         from sensecrypt.assess.recorded import recorded_rows
         from sensecrypt.engines.runfolder import RunFolder
 
-        rows = recorded_rows(RunFolder(run_folder), number=number, client=client, adversary=adversary)
+        folder = RunFolder(run_folder)
+        rows = recorded_rows(folder, number=number, client=client, adversary=adversary)
+        name = f"attack-round-{number}-client-{client}-{adversary}.json"
+        folder.write(name, json.dumps({"rows": [_finite(row) for row in rows]}).encode())  # for the run's report
     else:
         from sensecrypt.assess.table import attack_rows
 

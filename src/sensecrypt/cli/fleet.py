@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sensecrypt.cli.report import report_at_end
 from sensecrypt.config import PRESETS, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
 
@@ -113,7 +114,7 @@ def run(
         deadline=deadline,
         enrol_seconds=enrol_seconds,
     )
-    click.echo(f"run {submitted.run} is submitted; its folder is {submitted.folder}", err=True)
+    click.echo(f"run {submitted.run} is submitted; look at it: sensecrypt watch {submitted.folder}", err=True)
     _follow(config, submitted, as_json)
 
 
@@ -131,6 +132,7 @@ def _follow(config: RunConfig, submitted: Submitted, as_json: bool) -> None:
         click.echo(json.dumps(outcome.summary()))
     else:
         show(config, outcome, submitted.folder)
+    report_at_end(submitted.folder, quiet=as_json)
 
 
 def _config(place: FleetFolder, file: Path | None, changes: tuple[str, ...], preset: str | None) -> RunConfig:

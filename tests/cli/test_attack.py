@@ -110,6 +110,8 @@ class TestRun:
         rows = rows_of("--run", str(folder), "--round", "0", "--client", "3", "--adversary", "aggregator")
         assert {row["adversary"] for row in rows} >= {"prior", "zero-fill", "prototype"}
         assert all(row["attributed"] == 1.0 for row in rows)
+        kept = folder / "attack-round-0-client-3-aggregator.json"  # for the run's report
+        assert json.loads(kept.read_text())["rows"] == rows
 
     def test_a_round_that_was_not_played(self, folder):
         result = run("--run", str(folder), "--round", "7")

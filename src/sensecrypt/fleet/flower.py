@@ -90,6 +90,6 @@ def _call(folder: FleetFolder, *arguments: str) -> subprocess.CompletedProcess[s
     command = [flower_command("flwr"), *arguments]
     environment = {**flower_environment(folder.flower_home), "NO_COLOR": "1"}
     try:
-        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_SECONDS)  # noqa: S603
+        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_SECONDS)  # noqa: S603  (ours)
     except subprocess.TimeoutExpired:
         raise Unreachable("SuperLink", "does not answer in time", f"read {folder.log('superlink')}") from None

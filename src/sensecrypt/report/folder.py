@@ -121,16 +121,20 @@ def _json(path: Path) -> Any:
         return None
 
 
+def _damaged(path: Path, where: str) -> InvalidInput:
+    problem = f"is not what a run writes: {where}"
+    return InvalidInput(str(path / "records.jsonl"), problem, "restore it, or run again in another folder")
+
+
 def _records(path: Path, config: RunConfig) -> list[Record]:
     """All complete lines, every one of them with what a page shows."""
     try:
         lines = RunFolder(path).records()
     except (OSError, ValueError, RecursionError):
-        lines = [None]  # type: ignore[list-item]
+        raise _damaged(path, "it cannot be read") from None
     for number, line in enumerate(lines, start=1):
         if not _is_record(line, config.clients):
-            problem = f"is not what a run writes, in line {number} or thereabouts"
-            raise InvalidInput(str(path / "records.jsonl"), problem, "restore it, or run again in another folder")
+            raise _damaged(path, f"in line {number} or thereabouts")
     return [line for line in lines if line.get("accuracy", 0) is not None]
 
 
@@ -168,7 +172,7 @@ def _checkpoint(path: Path) -> tuple[dict[str, str], np.ndarray[Any, Any] | None
     """The checkpoint's header, and a fleet's descriptions; models are not loaded."""
     try:
         with safe_open(path / "checkpoint.safetensors", framework="numpy") as file:
-            return dict(file.metadata() or {}), file.get_tensor("rows") if "rows" in file.keys() else None  # noqa: SIM118
+            return dict(file.metadata() or {}), file.get_tensor("rows") if "rows" in file.keys() else None  # noqa: SIM118  (no dict)
     except (OSError, SafetensorError):
         return {}, None
 

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from sensecrypt.fleet.submit import Submitted
 
 _folder = click.option(
-    "--folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="All of the fleet is in it."
+    "--folder",
+    default=Path("fleet"),
+    show_default=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="All of the fleet is in it.",
 )
 
 

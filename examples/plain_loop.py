@@ -38,7 +38,7 @@ def run(config: RunConfig) -> np.ndarray:
         round_ = Round("loop", number, 0, "model", vector.size, get_profile(config.profile), weights)
         aggregator = RoundSum(round_, public)
         for client, (inputs, labels) in enumerate(problem.clients):
-            # The client: train, score the parameters, choose blocks, encrypt them, sign for all.
+            # The client: train, score the parameters, choose blocks, encrypt them, pad the rest, sign for all.
             model = problem.build()
             set_vector(model, vector)
             trained = train(
@@ -55,11 +55,12 @@ def run(config: RunConfig) -> np.ndarray:
             mask: Mask = select(
                 scores, budgets[client], B=config.B, C=config.C, block=round_.block, on_infeasible="budget"
             ).mask
-            sealed = seal_model(trained, mask, round_, client=client, key=public, seed=key_server.receipt_seed(round_))
-            # The aggregator adds what it cannot read; the key server keeps the receipt.
+            seed = key_server.receipt_seed(round_)
+            sealed = seal_model(trained, mask, round_, client=client, key=public, seed=seed, padded=True)
+            # The aggregator adds what it cannot read; the key server keeps the receipt, with the pad's seed.
             aggregator.add(sealed.upload, sender=client)
             key_server.take_receipt(sealed.receipt, round_, sender=client)
-        # The key server decrypts the verified sum, once; clients divide by the weights of those who arrived.
+        # The key server decrypts, unpads and verifies the sum, once; clients divide by the weights that arrived.
         opened = key_server.open(aggregator.close().to_bytes(round_), round_)
         vector = read_model(opened.values, opened.weight, round_)
         hidden = aggregator.encrypted_contributors.mean() / config.clients

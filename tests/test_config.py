@@ -70,3 +70,14 @@ def test_bad_files_are_one_clear_error(tmp_path):
     for path in (tmp_path / "bad.toml", tmp_path / "none.toml"):
         with pytest.raises(InvalidInput):
             read_config(path, {})
+
+
+def test_the_rest_is_padded_wherever_somebody_can_unpad_it():
+    assert make_config({}).padded
+    assert not make_config({"preset": "paper"}).padded
+    assert not make_config({"key_mode": "shared-key"}).padded
+    assert not make_config({"policy": "plaintext"}).padded
+    assert make_config({"policy": "plaintext", "rest": "padded"}).padded
+    assert make_config({"preset": "paper", "rest": "padded"}).padded
+    with pytest.raises(InvalidInput, match="without a key server"):
+        make_config({"key_mode": "shared-key", "rest": "padded"})

@@ -30,6 +30,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "sensitivities": "sketch",
         "sensitivity_samples": 512,
         "key_mode": "dkms",
+        "rest": "padded",
     },
     "paper": {
         "layout": "individual",
@@ -41,6 +42,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "sensitivities": "clear",
         "sensitivity_samples": 0,
         "key_mode": "dkms",
+        "rest": "plain",
     },
 }
 
@@ -64,6 +66,8 @@ class RunConfig:
         layout: `prefix`, `blocks` or `individual`.
         profile: the parameter set of the encryption.
         key_mode: `dkms` (a key server decrypts) or `shared-key` (clients do).
+        rest: what clients do not encrypt is `padded`, so that only the key server can read its sum; or `plain`. Where
+            nothing is said, it is plain with policy plaintext, and where clients share the key.
         sensitivities: what clients send for clustering: a keyed `sketch`, or the vector itself in the `clear`.
         clustering: `auto`, or `none` for one model for all.
         objective: `protect` or `balance`.
@@ -105,6 +109,7 @@ class RunConfig:
     layout: Literal["prefix", "blocks", "individual"] = "prefix"
     profile: str = "paillier-2048"
     key_mode: Literal["dkms", "shared-key"] = "dkms"
+    rest: Literal["padded", "plain"] = "padded"
     sensitivities: Literal["sketch", "clear"] = "sketch"
     clustering: Literal["auto", "none"] = "auto"
     objective: Literal["protect", "balance"] = "protect"
@@ -153,9 +158,17 @@ class RunConfig:
         if self.layout == "individual" and profile.slots > 1:
             fix = "choose profile paillier-2048-scalar, or layout blocks or prefix"
             raise InvalidInput("layout", f"individual needs one value a ciphertext, {profile.name} packs", fix)
+        if self.rest == "padded" and self.key_mode == "shared-key":
+            fix = "choose rest plain, or key_mode dkms"
+            raise InvalidInput("rest", "cannot be padded without a key server to take the pads off", fix)
         if self.randomness == "ahead" and profile.scheme != "paillier":
             fix = "choose randomness fresh, or a paillier profile"
             raise InvalidInput("randomness", f"cannot be made ahead for {profile.name}", fix)
+
+    @property
+    def padded(self) -> bool:
+        """Whether what clients do not encrypt is hidden from the aggregator, too."""
+        return self.rest == "padded"
 
     def devices(self, number: int) -> list[Device]:
         """What every client has in that round."""
@@ -174,8 +187,11 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     kinds = get_type_hints(RunConfig)
     refuse_unknown(settings, kinds, "a run's configuration")
     explicit = {key: _convert(key, value, kinds[key]) for key, value in settings.items()}
-    preset = explicit.get("preset", "default")
-    return RunConfig(**{**PRESETS[preset], **explicit})
+    settings = {**PRESETS[explicit.get("preset", "default")], **explicit}
+    nobody_unpads = settings["key_mode"] == "shared-key"
+    if (nobody_unpads or settings.get("policy") == "plaintext") and "rest" not in explicit:
+        settings["rest"] = "plain"
+    return RunConfig(**settings)
 
 
 def read_config(path: Path | None, changes: Mapping[str, Any]) -> RunConfig:

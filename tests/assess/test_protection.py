@@ -28,10 +28,10 @@ def client(digits):
     )
 
 
-def exposed(policy, preset, share, client, digits):
+def exposed(policy, preset, share, client, digits, rest="plain"):
     rng = np.random.default_rng(0)
     peers = Peers(client, digits.train_images, digits.train_labels, seed=0)
-    return expose(Protection(policy, preset, share), peers, rng=rng)
+    return expose(Protection(policy, preset, share, rest), peers, rng=rng)
 
 
 @pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"plaintext", "full", "maskcrypt_union"}))
@@ -95,3 +95,48 @@ def test_the_classifier_is_where_the_head_is(client):
     always = always_encrypt(client.observation.build(), 10)
     assert always[head.weight.ravel()].all()
     assert always[head.bias].all()
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("colluding", [False, True])
+def test_of_a_padded_rest_only_the_mask_is_left_and_only_where_it_is_known(policy, colluding, client, digits):
+    seen = exposed(policy, "default", 0.2, client, digits, rest="padded")
+    assert not seen.lonely.any()
+    view = seen.to(client, colluding=colluding)
+    assert not view.visible.any()
+    assert np.isnan(view.stale).all()
+    assert view.unplaced is None
+    if seen.secret_order and not colluding:
+        assert view.mask is None
+    else:
+        assert np.array_equal(view.mask, seen.hidden)
+
+
+def test_presets_say_whether_the_rest_is_padded():
+    assert Protection("sensecrypt", "default", 0.2).padded
+    assert not Protection("sensecrypt", "paper", 0.2).padded
+    assert not Protection("plaintext", "default", 0.0).padded
+    assert Protection("plaintext", "default", 0.0, "padded").padded
+    assert Protection("sensecrypt", "paper", 0.2, "padded").padded
+    with pytest.raises(InvalidInput, match="rest"):
+        Protection("sensecrypt", "paper", 0.2, "gone").padded  # noqa: B018  (it is the asking that fails)
+
+
+def test_masks_that_are_known_tell_classes_under_pads_too(digits):
+    """Pads hide values. A mask of a client's own is still as good as its labels."""
+    setting = LabelSetting(
+        model="digits-mlp",
+        images=digits.train_images,
+        labels=digits.train_labels,
+        classes=10,
+        samples=30,
+        protections=[Protection("high_sensitivity", "paper", 0.1, "padded"), Protection("sensecrypt", "default", 0.1)],
+        adversaries=["prior", "zero-fill", "prototype", "value-matching", "mask-only", "collusion"],
+    )
+    rows = label_rows(setting, distributions=["1"], seeds=6)
+    found = {(row["policy"], row["adversary"]): row["top1"] for row in rows}
+    assert found["high_sensitivity", "mask-only"] > 0.8
+    guess = found["sensecrypt", "prior"]
+    for adversary in ("zero-fill", "prototype", "mask-only", "collusion"):
+        assert found["sensecrypt", adversary] == guess
+    assert ("sensecrypt", "value-matching") not in found  # it has no value to match

@@ -50,7 +50,7 @@ def secret(seed=0, share=0.2, distribution="2", learning_rate=0.1):
         public_per_class=40,
     )
     peers = Peers(found, digits.train_images, digits.train_labels, seed=seed)
-    exposed = expose(Protection("sensecrypt", "default", share), peers, rng=derive_rng(seed, "test"))
+    exposed = expose(Protection("sensecrypt", "default", share, "plain"), peers, rng=derive_rng(seed, "test"))
     return found, exposed, exposed.to(found, colluding=False)
 
 
@@ -79,7 +79,9 @@ def test_a_client_of_several_steps_shows_where_they_led_and_its_peers_are_not_gu
     )
     assert (found.observation.before - found.weights) / found.scale == pytest.approx(found.gradient, abs=1e-5)
     peers = Peers(found, digits.train_images, digits.train_labels, seed=1)
-    seen = expose(Protection("sensecrypt", "default", 0.2), peers, rng=derive_rng(1, "test")).to(found, colluding=False)
+    seen = expose(Protection("sensecrypt", "default", 0.2, "plain"), peers, rng=derive_rng(1, "test")).to(
+        found, colluding=False
+    )
     assert seen.unplaced.others.shape[0] == 0
     assert value_matching(seen).sum() == pytest.approx(30)
 

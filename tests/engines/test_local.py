@@ -157,7 +157,7 @@ class TestFaults:
             return seal("upload", header, tensors)
 
         with pytest.raises(SenseCryptError, match="does not match the receipts"):
-            play(tmp_path, intercept=intercept, layout="blocks", budget="paper")
+            play(tmp_path, intercept=intercept, layout="blocks", budget="paper", rest="plain")
         folder = RunFolder(tmp_path / "run")
         assert models(run_local(folder.read_config(), folder, resume=True)) == models(reference)
 

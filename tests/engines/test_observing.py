@@ -21,6 +21,7 @@ SMALL = {
     "clustering": "none",
     "messages": "keep",
     "budget": "paper",
+    "rest": "plain",
     "max_mi": -1,
 }
 
@@ -157,3 +158,42 @@ def test_mistakes_are_told(runs, tmp_path):
         observe_run(kept, number=0, client=99, adversary="aggregator")
     with pytest.raises(InvalidInput, match="adversary"):
         observe_run(kept, number=0, client=0, adversary="nobody")
+
+
+@pytest.mark.parametrize("layout", ["prefix", "blocks"])
+@pytest.mark.parametrize("adversary", ["eavesdropper", "aggregator", "aggregator+client"])
+def test_of_a_padded_rest_nobody_sees_anything_but_the_mask(runs, layout, adversary):
+    folder = runs(layout=layout, objective="balance", rest="padded")
+    for number in (0, 1):
+        observed = observe_run(folder, number=number, client=4, adversary=adversary)
+        assert 0 < observed.encrypted < 1
+        assert (observed.attributed, observed.recovered) == (0.0, 0.0)
+        seen = observed.observation
+        assert seen.unplaced is None
+        assert not seen.visible.any()
+        assert seen.stale is None or np.isnan(seen.stale).all()
+        secret = layout == "prefix" and adversary != "aggregator+client"
+        assert (seen.mask is None) == secret
+        assert secret or seen.mask.mean() == pytest.approx(observed.encrypted)
+
+
+def test_what_a_padded_message_carries_has_nothing_of_the_weights(runs):
+    settings = {"layout": "prefix", "objective": "balance"}
+    plain, padded = runs(**settings), runs(**settings, rest="padded")
+    assert np.array_equal(weights_of(plain, 0, 4), weights_of(padded, 0, 4))
+    order = unseal_any(padded.message(0, "members-0"), "members")[1]["order"]
+    told = {}
+    for name, folder in (("plain", plain), ("padded", padded)):
+        carried = unseal_any(folder.message(0, "upload-4"), "upload")[1]["plain"].astype(np.float64)
+        true = weights_of(folder, 0, 4)[order[order.size - carried.size :]]
+        told[name] = abs(np.corrcoef(carried, true)[0, 1])
+    assert told["plain"] > 0.999
+    assert told["padded"] < 0.15
+
+
+def test_padded_and_plain_runs_end_with_the_same_models(runs):
+    settings = {"layout": "blocks", "objective": "balance"}
+    first, second = (runs(**settings, **more) for more in ({}, {"rest": "padded"}))
+    for number in (0, 1):
+        one, other = (unseal_any(each.message(number, "opened-0"), "opened")[1]["model"] for each in (first, second))
+        assert np.array_equal(one, other)

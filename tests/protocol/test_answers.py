@@ -94,13 +94,15 @@ def test_damaged_answers_are_refused():
 
 def test_a_sums_digest_follows_its_content():
     mask, rows = Mask.prefix(1, size=7, block=7), np.arange(128, dtype=np.uint8).reshape(1, 128)
-    base = Aggregate((0, 1), mask, rows, np.arange(0))
+    base = Aggregate((0, 1), mask, rows, mask, np.arange(0))
     same = Aggregate.from_bytes(base.to_bytes(ROUND), ROUND)
     assert same.digest() == base.digest()
+    nothing = Mask.prefix(0, size=7, block=7)
     others = [
-        Aggregate((0, 2), mask, rows, np.arange(0)),
-        Aggregate((0, 1), mask, rows + np.uint8(1), np.arange(0)),
-        Aggregate((0, 1), Mask.prefix(0, size=7, block=7), rows[:0], np.arange(7)),
-        Aggregate((0, 1), Mask.prefix(0, size=7, block=7), rows[:0], np.arange(7) + 1),
+        Aggregate((0, 2), mask, rows, mask, np.arange(0)),
+        Aggregate((0, 1), mask, rows + np.uint8(1), mask, np.arange(0)),
+        Aggregate((0, 1), mask, rows, nothing, np.arange(7)),
+        Aggregate((0, 1), nothing, rows[:0], nothing, np.arange(7)),
+        Aggregate((0, 1), nothing, rows[:0], nothing, np.arange(7) + 1),
     ]
-    assert len({base.digest(), *(other.digest() for other in others)}) == 5
+    assert len({base.digest(), *(other.digest() for other in others)}) == 6

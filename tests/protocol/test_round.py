@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,7 +38,8 @@ def models(size: int = SIZE) -> np.ndarray:
 class Cluster:
     """One cluster with its aggregator and key server."""
 
-    def __init__(self, profile: str = "insecure-test", size: int = SIZE):
+    def __init__(self, profile: str = "insecure-test", size: int = SIZE, *, padded: bool = False):
+        self.padded = padded
         self.public, self.secret = keypair(profile)
         self.round = a_round(profile, size=size)
         self.server = KeyServer(self.secret)
@@ -56,7 +58,7 @@ class Cluster:
     def seal(self, masks: list[Mask], *, key=None):
         seed = self.server.receipt_seed(self.round)
         return [
-            seal_model(model, mask, self.round, client=client, key=key or self.public, seed=seed)
+            seal_model(model, mask, self.round, client=client, key=key or self.public, seed=seed, padded=self.padded)
             for client, (model, mask) in enumerate(zip(self.models, masks, strict=True))
         ]
 
@@ -88,20 +90,22 @@ def expected() -> bytes:
     return Cluster().run(masks_of("plaintext", a_round("insecure-test"), None))
 
 
+@pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("layout", ["plaintext", "full", "blocks", "prefix"])
 @pytest.mark.parametrize(
     "profile", ["insecure-test", "paillier-2048", "paillier-2048-short", "paillier-3072", "ckks-8192"]
 )
-def test_the_model_is_the_same_whatever_is_encrypted(layout, profile, expected):
-    cluster = Cluster(profile)
+def test_the_model_is_the_same_whatever_is_encrypted(layout, profile, padded, expected):
+    cluster = Cluster(profile, padded=padded)
     order = cluster.establish_order(np.abs(models())) if layout == "prefix" else None
     assert cluster.run(masks_of(layout, cluster.round, order)) == expected
 
 
-def test_individual_masks_under_scalar_encryption_give_that_model_too(expected):
+@pytest.mark.parametrize("padded", [False, True])
+def test_individual_masks_under_scalar_encryption_give_that_model_too(padded, expected):
     rng = np.random.default_rng(2)
     masks = [Mask.from_array(rng.random(SIZE) < 0.1) for _ in range(CLIENTS)]
-    assert Cluster("paillier-2048-scalar").run(masks) == expected
+    assert Cluster("paillier-2048-scalar", padded=padded).run(masks) == expected
 
 
 @given(st.permutations(range(CLIENTS)))
@@ -146,9 +150,9 @@ def test_the_order_is_descending_mean_sensitivity_and_stays_hidden_from_the_aggr
 class TestReceipts:
     """What a wrong aggregator could send to the key server."""
 
-    @pytest.fixture
-    def cluster(self):
-        return Cluster()
+    @pytest.fixture(params=[False, True], ids=["plain", "padded"])
+    def cluster(self, request):
+        return Cluster(padded=request.param)
 
     @pytest.fixture
     def sealed(self, cluster):
@@ -174,36 +178,36 @@ class TestReceipts:
 
     def test_a_dropped_upload(self, cluster, sealed):
         dropped = self.total(cluster, sealed, [0, 1, 2])
-        self.refused(cluster, Aggregate((0, 1, 2, 3), dropped.mask, dropped.ciphertexts, dropped.plain), "receipts")
+        self.refused(cluster, replace(dropped, contributors=(0, 1, 2, 3)), "receipts")
 
     def test_a_doubled_upload(self, cluster, sealed):
         whole, extra = self.total(cluster, sealed, range(CLIENTS)), self.total(cluster, sealed, [2])
         plain = whole.plain + self.plain_part(cluster, extra, whole)
-        self.refused(cluster, Aggregate(whole.contributors, whole.mask, whole.ciphertexts, plain), "receipts")
-        self.refused(cluster, Aggregate((0, 1, 2, 2), whole.mask, whole.ciphertexts, whole.plain), "twice")
+        self.refused(cluster, replace(whole, plain=plain), "receipts")
+        self.refused(cluster, replace(whole, contributors=(0, 1, 2, 2)), "twice")
 
     def plain_part(self, cluster, extra: Aggregate, whole: Aggregate) -> np.ndarray:
         values = np.zeros(SIZE, dtype=np.int64)
-        values[~extra.mask.to_array()] = extra.plain
-        return values[~whole.mask.to_array()] + 1
+        values[~extra.common.to_array()] = extra.plain
+        return values[~whole.common.to_array()]
 
     def test_an_altered_plain_value_or_ciphertext(self, cluster, sealed):
         whole = self.total(cluster, sealed, range(CLIENTS))
         for position in range(0, whole.plain.size, 7):
             plain = whole.plain.copy()
             plain[position] += 1
-            self.refused(cluster, Aggregate(whole.contributors, whole.mask, whole.ciphertexts, plain), "receipts")
+            self.refused(cluster, replace(whole, plain=plain), "receipts")
         shifted = cluster.public.add_plain(whole.ciphertexts, np.eye(1, whole.mask.count, 3, dtype=np.int64)[0])
-        self.refused(cluster, Aggregate(whole.contributors, whole.mask, shifted, whole.plain), "receipts")
+        self.refused(cluster, replace(whole, ciphertexts=shifted), "receipts")
 
     def test_one_clients_upload_passed_off_as_an_aggregate(self, cluster, sealed):
         one = Upload.from_bytes(sealed[2].upload, cluster.round)
-        self.refused(cluster, Aggregate((2,), one.mask, one.ciphertexts, one.plain), "at least 2")
-        self.refused(cluster, Aggregate((0, 1, 2, 3), one.mask, one.ciphertexts, one.plain), "receipts")
+        self.refused(cluster, Aggregate((2,), one.mask, one.ciphertexts, one.mask, one.plain), "at least 2")
+        self.refused(cluster, Aggregate((0, 1, 2, 3), one.mask, one.ciphertexts, one.mask, one.plain), "receipts")
 
     def test_strangers_and_missing_receipts(self, cluster, sealed):
         whole = self.total(cluster, sealed, range(CLIENTS))
-        self.refused(cluster, Aggregate((0, 9), whole.mask, whole.ciphertexts, whole.plain), "no member")
+        self.refused(cluster, replace(whole, contributors=(0, 9)), "no member")
         fresh = Cluster()
         self.refused(fresh, whole, "no receipt of client 0")
 
@@ -214,7 +218,7 @@ class TestReceipts:
 
     def test_a_refused_aggregate_does_not_use_up_the_round(self, cluster, sealed):
         whole = self.total(cluster, sealed, range(CLIENTS))
-        self.refused(cluster, Aggregate(whole.contributors, whole.mask, whole.ciphertexts, whole.plain + 1), "receipts")
+        self.refused(cluster, replace(whole, plain=whole.plain + 1), "receipts")
         assert cluster.server.open(whole.to_bytes(cluster.round), cluster.round)
 
 
@@ -313,11 +317,10 @@ class TestFaults:
             broken = np.zeros(SIZE)
             broken[3] = value
             with pytest.raises(InvalidInput, match="weights"):
-                seal_model(broken, mask, cluster.round, client=0, key=cluster.public, seed=b"x")
+                seal_model(broken, mask, cluster.round, client=0, key=cluster.public, seed=b"x", padded=True)
+        wrong = Mask.prefix(0, size=SIZE)
         with pytest.raises(InvalidInput, match="mask"):
-            seal_model(
-                np.zeros(SIZE), Mask.prefix(0, size=SIZE), cluster.round, client=0, key=cluster.public, seed=b"x"
-            )
+            seal_model(np.zeros(SIZE), wrong, cluster.round, client=0, key=cluster.public, seed=b"x", padded=True)
 
 
 def test_how_many_encrypted_each_block_is_known():

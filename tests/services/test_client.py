@@ -51,7 +51,7 @@ def test_lost_answers_double_nothing(server):
     sealed = played.seal(round_, 0)
     with through_losses(2, server, "client", "phone-0") as client:
         client.send_receipt(sealed.receipt, round_)
-    aggregate = played.upload(round_, receipts={1, 2, 3}).to_bytes(round_)
+    aggregate = played.upload(round_, sealed_before={0: sealed}).to_bytes(round_)
     with through_losses(3, server, "aggregator", "aggregator") as aggregator:
         assert aggregator.open(aggregate, round_).contributors == tuple(range(CLIENTS))
     for event, times in (("round-registered", 1), ("receipt-taken", CLIENTS), ("decrypted", 1)):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from sensecrypt.cli import main
 from sensecrypt.errors import Refused, SenseCryptError
-from sensecrypt.protocol.messages import Aggregate
 from tests.services.conftest import make_server
 from tests.services.rounds import CLIENTS, Played, expected_model
 
@@ -50,7 +50,7 @@ def test_between_receipts_and_decryption(server):
     verified(server)
     server.start()
     assert played.open(aggregate, round_) == first
-    other = Aggregate(aggregate.contributors, aggregate.mask, aggregate.ciphertexts, aggregate.plain + 1)
+    other = replace(aggregate, plain=aggregate.plain + 1)
     with pytest.raises(Refused, match="decrypted already"):
         played.open(other, round_)
     assert played.model(round_, 3).tobytes() == expected_model(played).tobytes()
@@ -79,7 +79,7 @@ def test_in_the_middle_of_a_decryption(server):
     assert played.events("decrypted") == []
     verified(server)
     server.start()
-    other = Aggregate(aggregate.contributors, aggregate.mask, aggregate.ciphertexts, aggregate.plain + 1)
+    other = replace(aggregate, plain=aggregate.plain + 1)
     with pytest.raises(Refused) as refusal:  # another sum of the same attempt must not be decrypted now
         played.open(other, round_)
     assert refusal.value.code == "claimed"

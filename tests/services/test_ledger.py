@@ -10,7 +10,9 @@ import pytest
 from sensecrypt.errors import Rejected, ServiceError
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.ledger import Ledger, MemoryLedger, Ranking
+from sensecrypt.protocol.messages import Receipt
 from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.pads import new_pad
 from sensecrypt.protocol.round import Round
 from sensecrypt.services.dkms import sealing
 from sensecrypt.services.dkms.certificates import Identity
@@ -21,6 +23,7 @@ from sensecrypt.services.dkms.openings import Openings
 from sensecrypt.services.dkms.registry import Registry, place_of
 from sensecrypt.services.dkms.sealing import Sealer
 from sensecrypt.services.dkms.store import Store
+from sensecrypt.types import Mask
 
 WHO = Identity("client", "phone-0")
 
@@ -55,13 +58,32 @@ def ranking(*order: int) -> Ranking:
 
 
 def test_receipts_are_kept_once_a_client_and_by_round(ledger):
-    assert ledger.keep_receipt(a_round(), 0, 2**61 - 2)
-    assert not ledger.keep_receipt(a_round(), 0, 2**61 - 2)
-    assert not ledger.keep_receipt(a_round(), 0, 7)
-    assert ledger.keep_receipt(a_round(), 1, 7)
-    assert ledger.keep_receipt(a_round(1), 0, 8)
-    assert dict(ledger.receipts(a_round())) == {0: 2**61 - 2, 1: 7}
+    padded = Receipt(1, 7, new_pad(Mask([False], 4, 4)))
+    assert ledger.keep_receipt(a_round(), Receipt(0, 2**61 - 2))
+    assert not ledger.keep_receipt(a_round(), Receipt(0, 2**61 - 2))
+    assert not ledger.keep_receipt(a_round(), Receipt(0, 7))
+    assert ledger.keep_receipt(a_round(), padded)
+    assert ledger.keep_receipt(a_round(1), Receipt(0, 8))
+    assert dict(ledger.receipts(a_round())) == {0: Receipt(0, 2**61 - 2), 1: padded}
     assert dict(ledger.receipts(a_round(2))) == {}
+
+
+def test_pads_are_forgotten_when_their_round_is_opened(ledger):
+    for client in (0, 1):
+        assert ledger.keep_receipt(a_round(), Receipt(client, 7, new_pad(Mask([False], 4, 4))))
+    assert ledger.keep_receipt(a_round(1), Receipt(0, 8, new_pad(Mask([False], 4, 4))))
+    ledger.keep_opened(a_round(), Opened(np.arange(4), 1.0, (0, 1)))
+    assert all(receipt.pad is None for receipt in ledger.receipts(a_round()).values())
+    assert ledger.receipts(a_round(1))[0].pad is not None
+
+
+def test_a_pad_that_comes_after_the_opening_is_not_kept_either(store):
+    Registry(store).add_round(a_round(), WHO)
+    Openings(store, 3).claim(place_of(a_round()), b"digest", WHO)
+    ledger = DatabaseLedger(store, bytes(32), WHO)
+    ledger.keep_opened(a_round(), Opened(np.arange(4), 1.0, (0,)))
+    assert ledger.keep_receipt(a_round(), Receipt(1, 7, new_pad(Mask([False], 4, 4))))
+    assert ledger.receipts(a_round())[1] == Receipt(1, 7)
 
 
 def test_a_round_is_opened_once(ledger):
@@ -88,7 +110,7 @@ def test_of_many_receipts_at_once_one_is_kept(store):
     Registry(store).add_round(a_round(), WHO)
     ledger, kept = DatabaseLedger(store, bytes(32), WHO), []
     threads = [
-        threading.Thread(target=lambda value=value: kept.append(ledger.keep_receipt(a_round(), 0, value)))
+        threading.Thread(target=lambda value=value: kept.append(ledger.keep_receipt(a_round(), Receipt(0, value))))
         for value in range(20)
     ]
     for thread in threads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -9,7 +10,6 @@ import numpy as np
 import pytest
 
 from sensecrypt.errors import CertificateError, Refused, Unreachable
-from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.round import Round
 from sensecrypt.services.dkms.client import DkmsClient
 from sensecrypt.services.pki import create_authority
@@ -155,7 +155,7 @@ class TestWhatIsAskedFor:
         aggregate = played.upload(round_)
         first = played.open(aggregate, round_)
         assert played.open(aggregate, round_) == first  # the same again: what came out, and nothing is decrypted
-        other = Aggregate(aggregate.contributors, aggregate.mask, aggregate.ciphertexts, aggregate.plain + 1)
+        other = replace(aggregate, plain=aggregate.plain + 1)
         before = lines_of(played.server, "already-decrypted")
         assert refusal_of(lambda: played.open(other, round_)).code == "already-decrypted"
         again = played.round(round_.number, attempt=1)
@@ -173,7 +173,7 @@ class TestWhatIsAskedFor:
 
     def test_an_aggregate_that_does_not_match_the_receipts(self, played, round_):
         whole = played.upload(round_)
-        altered = Aggregate(whole.contributors, whole.mask, whole.ciphertexts, whole.plain + 1)
+        altered = replace(whole, plain=whole.plain + 1)
         assert refusal_of(lambda: played.open(altered, round_)).code == "receipts-mismatch"
         assert played.server.refusals()[-1] == "receipts-mismatch"
         with played.client(0) as client:
@@ -183,14 +183,14 @@ class TestWhatIsAskedFor:
     def test_a_round_whose_sums_fail_again_and_again_is_closed(self, played, round_):
         whole = played.upload(round_)
         for error in (1, 2, 3):
-            wrong = Aggregate(whole.contributors, whole.mask, whole.ciphertexts, whole.plain + error)
+            wrong = replace(whole, plain=whole.plain + error)
             assert refusal_of(lambda wrong=wrong: played.open(wrong, round_)).code == "receipts-mismatch"
         assert refusal_of(lambda: played.open(whole, round_)).code == "too-many-failures"
 
     def test_ciphertexts_that_do_not_decrypt(self, played, round_):
         whole = played.upload(round_)
         for bad in (np.zeros_like(whole.ciphertexts), np.full_like(whole.ciphertexts, 255)):
-            wrong = Aggregate(whole.contributors, whole.mask, bad, whole.plain)
+            wrong = replace(whole, ciphertexts=bad)
             assert refusal_of(lambda wrong=wrong: played.open(wrong, round_)).code == "does-not-decrypt"
         assert played.open(whole, round_)
 
@@ -198,7 +198,7 @@ class TestWhatIsAskedFor:
         whole = played.upload(round_, receipts={0, 1, 2})
         assert refusal_of(lambda: played.open(whole, round_)).code == "no-receipt"
         for contributors, code in (((0, 1, 9), "not-a-member"), ((0, 1, 1), "doubled-contributor")):
-            wrong = Aggregate(contributors, whole.mask, whole.ciphertexts, whole.plain)
+            wrong = replace(whole, contributors=contributors)
             assert refusal_of(lambda wrong=wrong: played.open(wrong, round_)).code == code
 
     def test_a_second_or_foreign_receipt(self, played, round_):

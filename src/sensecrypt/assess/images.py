@@ -130,6 +130,7 @@ def _row(
         "adversary": fill,
         "policy": protection.policy,
         "preset": protection.preset,
+        "rest": "padded" if protection.padded else "plain",
         "distribution": distribution,
         "share": share,
         "seeds": len(scores),

@@ -19,6 +19,7 @@ from sensecrypt.assess.peers import Peers
 from sensecrypt.attacks.observation import FloatVector, Observation, Unplaced
 from sensecrypt.attacks.synthetic import SyntheticClient
 from sensecrypt.checks import IntVector
+from sensecrypt.config import make_config
 from sensecrypt.crypto.encoding import FixedPoint
 from sensecrypt.models import always_encrypt
 from sensecrypt.policies import get_policy
@@ -37,16 +38,24 @@ class Protection:
         policy: its name.
         preset: `default` (a secret order, sketches) or `paper` (masks of each client's own, Γ in the clear).
         share: that policies encrypt; of `sensecrypt`, the budget.
+        rest: what is not encrypted is `padded` or `plain`; None: as the preset says, and plain with policy plaintext.
     """
 
     policy: str
     preset: str
     share: float
+    rest: str | None = None
 
     @property
     def name(self) -> str:
         """As tables call it."""
         return f"{self.policy} ({self.preset})" if self.policy == "sensecrypt" else self.policy
+
+    @property
+    def padded(self) -> bool:
+        """Whether nobody but the key server can read what is not encrypted, and it only the sum."""
+        told = {} if self.rest is None else {"rest": self.rest}
+        return make_config({"policy": self.policy, "preset": self.preset, **told}).padded
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +65,7 @@ class Exposure:
     Attributes:
         hidden: what the client encrypts.
         lonely: what of it nobody else encrypts but one peer, who may collude: subtraction gives it back.
+        padded: whether the rest is padded; then nothing is lonely, as the others' values are not known either.
         secret_order: whether the aggregator does not know which parameter a plain value belongs to.
         clear_sensitivity: whether Γ is uploaded.
         unplaced: where the order is secret, the client's plain values and its peers' in that order.
@@ -65,13 +75,15 @@ class Exposure:
     lonely: BoolVector
     secret_order: bool
     clear_sensitivity: bool
+    padded: bool = False
     unplaced: Unplaced | None = None
 
     def to(self, client: SyntheticClient, *, colluding: bool) -> Observation:
         """The observation of an aggregator, alone or with a member of the cluster."""
-        if self.secret_order and not colluding:
+        if self.padded or (self.secret_order and not colluding):
             nothing = np.ones_like(self.hidden)
-            return client.observe(nothing, clear_sensitivity=self.clear_sensitivity, unplaced=self.unplaced)
+            mask = None if self.secret_order and not colluding else self.hidden
+            return client.observe(nothing, clear_sensitivity=self.clear_sensitivity, unplaced=self.unplaced, mask=mask)
         unseen = self.hidden & ~self.lonely if colluding else self.hidden
         return client.observe(unseen, clear_sensitivity=self.clear_sensitivity)
 
@@ -114,13 +126,13 @@ def expose(protection: Protection, peers: Peers, *, rng: np.random.Generator) ->
         agreed = policy.agree(proposals, situations[0].blocks, situations[0].ratio_blocks)
     masks = [policy.choose(replace(situation, agreed=agreed)).mask.to_array() for situation in situations]
     lonely = np.zeros_like(masks[0])
-    if len(masks) > 1:
+    if len(masks) > 1 and not protection.padded:
         lonely = masks[0] & ~np.logical_or.reduce(masks[2:])  # the first peer may be the one that colludes
     clear = protection.preset == "paper" and protection.policy == "sensecrypt"
     unplaced = None
-    if secret and order is not None:
+    if secret and order is not None and not protection.padded:
         unplaced = _in_slots(client, gradients[1:], masks, order=order, always=always)
-    return Exposure(masks[0], lonely, secret, clear, unplaced)
+    return Exposure(masks[0], lonely, secret, clear, protection.padded, unplaced)
 
 
 def _in_slots(

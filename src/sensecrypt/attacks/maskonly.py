@@ -27,10 +27,10 @@ def mask_only(observation: Observation, *, rng: np.random.Generator | None = Non
     A mask of everything or of nothing says nothing: the prior.
 
     Args:
-        observation: of which only `visible` and the public data are looked at.
+        observation: of which only `encrypted` and the public data are looked at.
         rng: which coordinates of a large model to look at; None: always the same.
     """
-    hidden = ~observation.visible
+    hidden = observation.encrypted
     if hidden.all() or not hidden.any():
         return prior(observation)
     generator = derive_rng(0, "mask-only coordinates") if rng is None else rng

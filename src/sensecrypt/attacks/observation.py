@@ -58,12 +58,14 @@ class Observation:
     Attributes:
         build: makes the network; its architecture is public, its weights are not taken from here.
         before: W^e, the model that the client started from.
-        gradient: ĝ = (W^e − W_i) / (η·S), the client's mean gradient as its upload tells it; NaN where encrypted.
+        gradient: ĝ = (W^e − W_i) / (η·S), the client's mean gradient as its upload tells it; NaN where it is hidden.
         samples: K, how many samples the client trained on (n_i is in every upload's weight).
         classes: how many there are.
         stale: ĝ as the values exposed last would give it, for coordinates that are hidden now; None: nothing was.
         sensitivity: Γ = |w ⊙ g| in the clear, where clients upload it; else None.
         unplaced: plain values whose positions are secret; None: there are none such.
+        mask: which parameters are encrypted, where the adversary knows that though it does not see the others, either;
+            None: those that it does not see.
         public: labelled data of the same kind that anybody has; None: no such data.
         image_shape: channels, height, width.
     """
@@ -76,6 +78,7 @@ class Observation:
     stale: FloatVector | None = None
     sensitivity: FloatVector | None = None
     unplaced: Unplaced | None = None
+    mask: BoolVector | None = None
     public: Samples | None = None
     image_shape: tuple[int, int, int] = (1, 28, 28)
 
@@ -83,7 +86,7 @@ class Observation:
         """Refuse parts that do not belong together."""
         checks.whole("samples", self.samples, low=1)
         checks.whole("classes", self.classes, low=2)
-        for name in ("gradient", "stale", "sensitivity"):
+        for name in ("gradient", "stale", "sensitivity", "mask"):
             vector = getattr(self, name)
             if vector is not None and vector.shape != self.before.shape:
                 problem = f"has shape {vector.shape}, the model {self.before.shape}"
@@ -94,8 +97,13 @@ class Observation:
 
     @property
     def visible(self) -> BoolVector:
-        """Which coordinates were not encrypted."""
+        """Which coordinates are in sight."""
         return ~np.isnan(self.gradient)
+
+    @property
+    def encrypted(self) -> BoolVector:
+        """Which coordinates are encrypted, as far as the adversary can tell."""
+        return ~self.visible if self.mask is None else self.mask
 
     @property
     def zero_filled(self) -> FloatVector:

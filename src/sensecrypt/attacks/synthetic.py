@@ -65,14 +65,16 @@ class SyntheticClient:
         hidden_before: BoolVector | None = None,
         clear_sensitivity: bool = False,
         unplaced: Unplaced | None = None,
+        mask: BoolVector | None = None,
     ) -> Observation:
         """The same client under another mask.
 
         Args:
-            hidden: what is encrypted.
+            hidden: what is not in sight: it is encrypted, padded, or who knows where.
             hidden_before: what was in the round before, where stale values come from; None: the same.
             clear_sensitivity: whether Γ is uploaded in the clear.
             unplaced: what is plain at positions that are secret.
+            mask: which of the hidden is known to be encrypted; None: all.
         """
         checks.same_length("hidden", hidden, self.gradient.size, "the model")
         seen = self.observation
@@ -85,6 +87,7 @@ class SyntheticClient:
             stale=np.where(hidden if hidden_before is None else hidden_before, np.nan, self.last_upload),
             sensitivity=self.sensitivity if clear_sensitivity else None,
             unplaced=unplaced,
+            mask=mask,
             public=seen.public,
             image_shape=seen.image_shape,
         )

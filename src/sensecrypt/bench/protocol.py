@@ -104,6 +104,7 @@ def run(*, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
                 client=client,
                 key=public,
                 seed=server.receipt_seed(round_),
+                padded=True,
             )
             times.of("adding", total.add, sealed.upload, sender=client)
             times.of("add", bare.add, ciphertexts)

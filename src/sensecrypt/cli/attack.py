@@ -31,7 +31,7 @@ ROLES = ("eavesdropper", "aggregator", "aggregator+client")
     "policies",
     default="sensecrypt@paper,sensecrypt",
     show_default=True,
-    help="policy[@preset], separated by commas.",
+    help="policy[@preset][+rest=padded|plain], separated by commas.",
 )
 @click.option("--distribution", "distributions", default="iid", show_default=True, help="iid, or numbers of classes.")
 @click.option(
@@ -124,12 +124,13 @@ def _protections(policies: str, shares: str) -> list[Any]:
         except ValueError:
             raise InvalidInput("--share", f"is {text!r}", "give numbers from 0 to 1, such as 0.031,0.5") from None
     contestants = parse_contestants(policies, "default")
-    if any(each.settings for each in contestants):
-        raise InvalidInput("--policy", f"is {policies!r}", "give policy@preset; the share is --share")
+    if any(each.settings.keys() - {"rest"} for each in contestants):
+        fix = "give policy@preset, or policy@preset+rest=plain; the share is --share"
+        raise InvalidInput("--policy", f"is {policies!r}", fix)
     fixed = {"plaintext": 0.0, "full": 1.0}
     return list(
         dict.fromkeys(
-            Protection(each.policy, each.preset, fixed.get(each.policy, share))
+            Protection(each.policy, each.preset, fixed.get(each.policy, share), each.settings.get("rest"))
             for each in contestants
             for share in numbers
         )
@@ -146,18 +147,21 @@ def _show(rows: list[dict[str, Any]]) -> None:
         name for name in ("leacc", "lnacc", "irec", "distance", "top1", "psnr", "ssim") if any(name in r for r in rows)
     ]
     table = Table()
-    for column in ("clients", "policy", "encrypted", "attack", "adversary"):
+    for column in ("clients", "policy", "encrypted", "rest", "attack", "adversary"):
         table.add_column(column)
     for figure in figures:
         table.add_column(figure, justify="right")
     for row in rows:
         policy = f"{row['policy']} ({row['preset']})" if "policy" in row else row["role"]
+        rest = row["rest"] if row["share"] < 1 else ""
         values = []
         for figure in figures:
             half = row.get(f"{figure}_half")
             text = "" if figure not in row else f"{row[figure]:.3f}"
             values.append(text if half is None or not text or math.isnan(half) else f"{text} ±{half:.3f}")
-        table.add_row(row["distribution"], policy, f"{row['share']:.1%}", row["attack"], row["adversary"], *values)
+        table.add_row(
+            row["distribution"], policy, f"{row['share']:.1%}", rest, row["attack"], row["adversary"], *values
+        )
     Console(width=max(150, Console().width)).print(table)
     if rows and "recovered" in rows[0]:
         click.echo(

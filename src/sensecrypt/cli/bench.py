@@ -150,6 +150,42 @@ def crypto(rows: int, plot: Path | None, repeats: int, seed: int, as_json: bool)
 
 
 @bench.command()
+@click.option("--model", default="alexnet", show_default=True, help="A name in the zoo.")
+@_repeats
+@_seed
+@_json
+def pads(model: str, repeats: int, seed: int, as_json: bool) -> None:
+    """A model that is padded against one that is encrypted and one in the open, on one core."""
+    from sensecrypt.bench import pads as module
+
+    with _status() as status:
+        report = module.run(model=model, repeats=repeats, seed=seed, on_step=status.update)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    plain = report.rows[0]
+    _show(
+        f"{report.model}, {report.parameters:,} parameters, {report.clients} clients, one core; ratio: to plain "
+        f"(medians of {repeats})",
+        ("method", "client, ms", "ratio", "aggregator an upload, ms", "ratio", "key server, ms", "ratio", "bytes up"),
+        [
+            (
+                row.way,
+                *_against(row.seal_seconds, plain.seal_seconds),
+                *_against(row.add_seconds, plain.add_seconds),
+                *_against(row.open_seconds, plain.open_seconds),
+                f"{row.upload_bytes:,}",
+            )
+            for row in report.rows
+        ],
+    )
+
+
+def _against(seconds: float, reference: float) -> tuple[str, str]:
+    return f"{1e3 * seconds:.2f}", f"{seconds / reference:.2f}"
+
+
+@bench.command()
 @_repeats
 @_seed
 @_json

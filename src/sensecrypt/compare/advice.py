@@ -22,6 +22,8 @@ CANDIDATES = {
     "plaintext": "plaintext",
     "paper": "sensecrypt@paper",
     "default": "sensecrypt",
+    "default, rest plain": "sensecrypt+rest=plain",
+    "nothing but pads": "plaintext+rest=padded",
     "default, randomness ahead": "sensecrypt+randomness=ahead",
     "everything": "full@default",
 }
@@ -63,7 +65,7 @@ def advise(
     plain = report["rows"][0]["rounds"][-1]["seconds"]
     for candidate, row in zip(CANDIDATES, report["rows"], strict=True):
         share = min(each["encrypted_share_min"] for each in row["rounds"])
-        protection = Protection(row["policy"], row["preset"], share)
+        protection = Protection(row["policy"], row["preset"], share, row["settings"].get("rest"))
         if on_step is not None:
             on_step(f"attacks on {candidate}")
         setting = LabelSetting(

@@ -78,7 +78,8 @@ class Budgets:
                     slack=self._config.slack,
                     grace=self._config.grace,
                 )
-            # No block may be encrypted by fewer than `min_contributors`: one alone could be told by subtraction.
-            rank = min(self._config.min_contributors, members.size)
-            budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
+            if not self._config.padded:
+                # No block may be encrypted by fewer than `min_contributors`: one alone could be told by subtraction.
+                rank = min(self._config.min_contributors, members.size)
+                budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
         return budgets

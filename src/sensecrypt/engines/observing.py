@@ -5,7 +5,7 @@ aggregator          all uploads, its own sums, and Γ where clients send it in t
 aggregator+client   besides, what one other member of the cluster knows: the models, the order, its own weights
 
 The aggregator knows which slots are plain, but in the prefix layout not which parameter a slot holds: there it has
-values without positions.
+values without positions. What is padded tells it nothing: it stands here like what is encrypted.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ def observe_run(folder: RunFolder, *, number: int, client: int, adversary: str) 
             stale=run.stale(client, number, colluder, scale, aggregates=aggregates),
             sensitivity=run.description(client) if aggregates and number == 0 else None,
             unplaced=run.unplaced(client, number, scale, aggregates=aggregates) if colluder is None else None,
+            mask=run.mask(client, number, colluder),
             public=run.public(),
             image_shape=(int(channels), int(height), int(width)),
         ),
@@ -145,18 +146,24 @@ class _Recording:
         """A client's weights in natural order, NaN where unknown, and which were encrypted."""
         round_, data = self.round_of(client, number)
         upload = Upload.from_bytes(data, round_)
-        slots = _plain_slots(upload, round_, round_.weights[client])
+        slots = self._plain_slots(upload, round_)
         hidden = Mask(upload.mask.flags, round_.size, round_.block, self._true_order(client, number)).to_array()
         return _to_natural(slots, self.order(client, number, colluder)), hidden
 
+    def mask(self, client: int, number: int, colluder: int | None) -> BoolVector | None:
+        """What was encrypted, where that is known though nothing else is in sight; None: it follows from what is."""
+        if not self.config.padded or self.order(client, number, colluder) is _UNKNOWN:
+            return None
+        return self.upload_of(client, number, colluder)[1]
+
     def unplaced(self, client: int, number: int, scale: float, *, aggregates: bool) -> Unplaced | None:
         """The plain values of a client, and of others in the same slots, as messages carry them; None without order."""
-        if "order" not in self.members(client, number):
+        if self.config.padded or "order" not in self.members(client, number):
             return None
         round_, data = self.round_of(client, number)
         upload = Upload.from_bytes(data, round_)
         plain = ~upload.mask.to_array()
-        values = _plain_slots(upload, round_, round_.weights[client])[plain]
+        values = self._plain_slots(upload, round_)[plain]
         others = [self._slots_of(other, number)[plain] for other in round_.weights if aggregates and other != client]
         possible = np.ones(self.initial.size, dtype=bool)
         if self.config.always_encrypt == "classifier" and get_policy(self.config.policy).heeds_always:
@@ -173,7 +180,15 @@ class _Recording:
             round_, data = self.round_of(client, number)
         except InvalidInput:
             return np.full(self.initial.size, np.nan)
-        return _plain_slots(Upload.from_bytes(data, round_), round_, round_.weights[client])
+        return self._plain_slots(Upload.from_bytes(data, round_), round_)
+
+    def _plain_slots(self, upload: Upload, round_: Round) -> FloatVector:
+        """The values that can be read off an upload, NaN elsewhere."""
+        slots = np.full(round_.size, np.nan)
+        if upload.plain.size and not self.config.padded:
+            values = model_format(round_).decode(upload.plain, round_.weights[upload.client])
+            slots[~upload.mask.to_array()] = values
+        return slots
 
     def _true_order(self, client: int, number: int) -> IntVector | None:
         return self.members(client, number).get("order")  # for telling shares; not the adversary's
@@ -188,8 +203,11 @@ class _Recording:
             return np.full(self.initial.size, np.nan)
         round_, _ = self.round_of(client, number - 1)
         data = self.folder.message(number - 1, f"aggregate-{round_.cluster}")
-        aggregate = Aggregate.from_bytes(data, round_)
-        slots = _plain_slots(aggregate, round_, sum(round_.weights[each] for each in aggregate.contributors))
+        aggregate, slots = Aggregate.from_bytes(data, round_), np.full(round_.size, np.nan)
+        if aggregate.plain.size and not self.config.padded:
+            weight = sum(round_.weights[each] for each in aggregate.contributors)
+            slots[~aggregate.common.to_array()] = model_format(round_).decode(aggregate.plain, weight)
+            slots[aggregate.mask.to_array()] = np.nan  # of these, the plain ones are not all
         return _to_natural(slots, self.order(client, number - 1, None))
 
     def stale(
@@ -207,7 +225,7 @@ class _Recording:
     def subtracted(self, client: int, number: int, colluder: int) -> FloatVector:
         """What is left of the cluster's sum when everybody else's values are taken from it: the client's own.
 
-        That works wherever nobody else encrypted, or only the colluder, who knows what it encrypted.
+        That works wherever nobody else encrypted or padded, or only the colluder, who knows its own.
         """
         round_, _ = self.round_of(client, number)
         cluster = int(self.labels[client])
@@ -251,14 +269,6 @@ class _Recording:
 
 
 _UNKNOWN = np.empty(0, dtype=np.int64)  # there is an order, and the adversary does not have it
-
-
-def _plain_slots(message: Upload | Aggregate, round_: Round, weight: float) -> FloatVector:
-    """The values that travelled plain, NaN where they were encrypted."""
-    slots = np.full(round_.size, np.nan)
-    if message.plain.size:
-        slots[~message.mask.to_array()] = model_format(round_).decode(message.plain, weight)
-    return slots
 
 
 def _to_natural(slots: FloatVector, order: IntVector | None) -> FloatVector:

@@ -112,6 +112,7 @@ def gather(
     always = always_of(config, initial, problem.classes)
     keys = make_keys(config, prices)
     layers = {name: math.prod(shape) for name, shape in layout(initial)}
-    world = World(config, problem.build, dict(enumerate(problem.clients)), keys.clients, memo, always, layers=layers)
+    data = dict(enumerate(problem.clients))
+    world = World(config, problem.build, data, keys.clients, memo, always, padded=config.padded, layers=layers)
     samples = np.array([len(labels) for _, labels in problem.clients])
     return Parties(config, policy, folder, keys, world, Workers(world, config.workers), samples, size, intercept)

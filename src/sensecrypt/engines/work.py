@@ -50,6 +50,7 @@ class World:
         memo: where training results are kept for other runs, if anywhere.
         always: parameters that are encrypted whatever their sensitivity, by policies that heed it.
         fit: trains a model in place of stochastic gradient descent as configured.
+        padded: whether what clients do not encrypt is padded.
         layers: names and sizes of the model's tensors, to tell how much of each is encrypted; None in a fleet, where
             facts go to the aggregator, which is not to learn where the secret order puts a layer.
     """
@@ -61,6 +62,7 @@ class World:
     memo: Path | None = None
     always: BoolVector | None = None
     fit: Fit | None = None
+    padded: bool = True
     layers: Mapping[str, int] | None = None
 
     @property
@@ -212,7 +214,15 @@ def _play(world: World, task: Task) -> Done:
     world.key.meter.take()
     start = work_seconds()
     key, client = world.key, task.client
-    sealed = seal_model(trained.weights, choice.mask, task.round, client=client, key=key, seed=task.receipt_seed)
+    sealed = seal_model(
+        trained.weights,
+        choice.mask,
+        task.round,
+        client=client,
+        key=key,
+        seed=task.receipt_seed,
+        padded=world.padded,
+    )
     facts |= {**_sealing(world, start), "bytes_up": len(sealed.upload)}
     gains = _gains(world, task, trained, choice)
     refreshed = None

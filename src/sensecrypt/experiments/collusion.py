@@ -1,7 +1,8 @@
 """Appendix J, Theorem 1: what the aggregator and c members of a cluster recover of an honest one, from kept messages.
 
 Colluders know their own weights and the decrypted sum; the aggregator has everybody's plain values. What they subtract
-leaves an honest client's value alone wherever no other honest client encrypted.
+leaves an honest client's value alone wherever no other honest client encrypted, unless what these sent is padded: the
+coalition subtracts it all the same, and what is left is compared with the truth.
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAPER, DEFAULT = "preset paper", "preset default"
-PART, COVERED = "default, budgets by CPUs", "default, budgets by CPUs, all encrypt every block"
+PART, COVERED = "default, budgets by CPUs, rest plain", "default, budgets by CPUs, rest plain, all encrypt every block"
+PADDED, PAPER_PADDED = "default, budgets by CPUs", "preset paper, rest padded"
 PROTOCOLS: dict[str, dict[str, Any]] = {
     PAPER: {"preset": "paper"},
+    PAPER_PADDED: {"preset": "paper", "rest": "padded"},
     DEFAULT: {"preset": "default"},
-    PART: {"preset": "default", "budget": "paper"},
-    COVERED: {"preset": "default", "budget": "paper", "min_contributors": 5},  # as many as a cluster has
+    PADDED: {"preset": "default", "budget": "paper"},
+    PART: {"preset": "default", "budget": "paper", "rest": "plain"},
+    COVERED: {"preset": "default", "budget": "paper", "rest": "plain", "min_contributors": 5},  # all of a cluster
 }
 EXACT = 1e-3  # of a weight: what is off by less was recovered; fixed point and float32 leave 1e-6
 
@@ -78,7 +82,7 @@ class Member:
         scale: fixed-point steps a unit of its weights.
         encrypted: which values it encrypted.
         own: its weights, which it knows itself.
-        plain: the fixed-point values that it sent in the clear, 0 elsewhere.
+        plain: the fixed-point values that it did not encrypt, padded or not, as they were sent; 0 elsewhere.
         encoded: all its fixed-point values.
         total: the cluster's decrypted sum in fixed point.
     """

@@ -46,7 +46,7 @@ def _small(spec: Spec, preset: str, _folder: Path) -> list[Row]:
         samples=spec["samples"],
         seeds=spec["seeds"],
         first_seed=spec["first_seed"],
-        protections=[Protection("sensecrypt", preset, share) for share in shares],
+        protections=[Protection("sensecrypt", preset, share, "plain") for share in shares],
         attacks=spec["attacks"] if preset == "paper" else spec["default_attacks"],
         workers=2,
     )

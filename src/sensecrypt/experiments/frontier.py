@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,19 +21,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PAPER, OURS = "preset paper, python-paillier", "our default"
+PAPER, OURS, PLAIN = "preset paper, python-paillier", "our default", "our default, rest plain"
 ALONE = tuple(name for name in NAMES if name not in ("prior", COLLUSION))
 NOTHING = 0.02  # of LnAcc above the prior that counts as nothing, besides what chance explains
 CLEAR = 0.25  # of LnAcc below the open client's that counts as less
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """Both families; each with its own plaintext run."""
-    points = {PAPER: len(spec["shares"]) + 2, OURS: len(spec["graces"]) + 1}
+    """A family each, with its own plaintext run."""
     each = 4.0 * spec["rounds"] + 0.4 * spec["seeds"]
     return [
-        Cell("paper", 20.0 + points[PAPER] * each, partial(_measure, spec, PAPER)),
-        Cell("ours", 20.0 + points[OURS] * each, partial(_measure, spec, OURS)),
+        Cell(name, 20.0 + len(_contestants(spec, family)) * each, partial(_measure, spec, family))
+        for name, family in (("paper", PAPER), ("ours", OURS), ("plain", PLAIN))
     ]
 
 
@@ -42,8 +41,11 @@ def _contestants(spec: Spec, family: str) -> dict[str, str]:
     if family == PAPER:
         fixed = {f"{share:.0%} each": f"high_sensitivity@paper+ratio={share}" for share in spec["shares"]}
         return {**fixed, "budgets": "sensecrypt@paper", "everything": "full"}
-    graces = {f"{grace:g} s": f"sensecrypt+slack=0+grace={grace}" for grace in spec["graces"]}
-    return {**graces, "everything": "full@default"}
+    rest = "+rest=plain" if family == PLAIN else ""
+    graces = {f"{grace:g} s": f"sensecrypt+slack=0+grace={grace}{rest}" for grace in spec["graces"]}
+    return (
+        graces if family == PLAIN else {"pads alone": "plaintext+rest=padded", **graces, "everything": "full@default"}
+    )
 
 
 def _measure(spec: Spec, family: str, folder: Path) -> list[Row]:
@@ -57,8 +59,9 @@ def _measure(spec: Spec, family: str, folder: Path) -> list[Row]:
     known: dict[Protection, list[dict[str, Any]]] = {}
     for point, row in zip(points, report["rows"][1:], strict=True):
         share = min(each["encrypted_share_min"] for each in row["rounds"])
-        policy = "full" if row["policy"] == "full" else "sensecrypt"  # fixed shares: what sensecrypt chooses of them
-        protection = Protection(policy, row["preset"], round(share, 3))
+        # fixed shares: what sensecrypt chooses of them
+        policy = row["policy"] if row["policy"] in ("full", "plaintext") else "sensecrypt"
+        protection = Protection(policy, row["preset"], round(share, 3), row["settings"].get("rest"))
         if protection not in known:
             known[protection] = _attack(spec, protection)
         seconds = row["rounds"][-1]["seconds"]
@@ -74,7 +77,7 @@ def _measure(spec: Spec, family: str, folder: Path) -> list[Row]:
     return rows
 
 
-_FIGURES = ("adversary", "policy", "preset", "seeds", "leacc", "lnacc", "lnacc_half", "irec", "irec_half")
+_FIGURES = ("adversary", "policy", "preset", "rest", "seeds", "leacc", "lnacc", "lnacc_half", "irec", "irec_half")
 
 
 def _attack(spec: Spec, protection: Protection) -> list[dict[str, Any]]:
@@ -96,7 +99,7 @@ def _points(rows: Rows, family: str) -> list[dict[str, Any]]:
     """One entry a point: its cost, and the LnAcc of each adversary."""
     points: dict[str, dict[str, Any]] = {}
     for row in rows:
-        if row["family"] == family and row["policy"] != "plaintext":
+        if row["family"] == family and not _is_open(row):
             entry = points.setdefault(row["point"], {**row, "found": {}})
             entry["found"][row["adversary"]] = row["lnacc"]
             entry.setdefault("half", {})[row["adversary"]] = row["lnacc_half"] or 0.0
@@ -119,7 +122,11 @@ def _prior(rows: Rows) -> float:
 
 
 def _open(rows: Rows) -> float:
-    return float(max(row["lnacc"] for row in rows if row["policy"] == "plaintext"))
+    return float(max(row["lnacc"] for row in rows if _is_open(row)))
+
+
+def _is_open(row: Mapping[str, Any]) -> bool:
+    return (row["policy"], row["rest"]) == ("plaintext", "plain")
 
 
 PANELS = {
@@ -134,7 +141,7 @@ def draw(rows: Rows) -> Figure:
     figure, panels = sheet(
         "What protection costs: labels found against the length of a round", panels=3, size=(12.5, 4.6), columns=3
     )
-    families = [family for family in (PAPER, OURS) if _points(rows, family)]
+    families = [family for family in (PAPER, OURS, PLAIN) if _points(rows, family)]
     every = [1.0, *(row["times_plaintext"] for row in rows)]
     prior, plain = _prior(rows), _open(rows)
     for axes, (heading, names) in zip(panels, PANELS.items(), strict=True):
@@ -150,7 +157,7 @@ def draw(rows: Rows) -> Figure:
         axes.grid(visible=True)
     panels[0].set_ylabel("LnAcc at the weakest client (mean)")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    figure.legend(handles, labels, loc="outside lower center", ncols=5)
     return figure
 
 
@@ -170,12 +177,13 @@ def _tell_shares(
 
 def judge(rows: Rows) -> list[Verdict]:
     """What each family leaves to whom, and at what cost."""
-    paper, ours = _points(rows, PAPER), _points(rows, OURS)
+    paper, ours, bare = (_points(rows, family) for family in (PAPER, OURS, PLAIN))
     prior, plain = _prior(rows), _open(rows)
     reference = f"prior {prior:.2f}, plaintext {plain:.2f}"
     partly = [point for point in paper if point["weakest_share"] < 1]
     most, half = max(_best(each, ("zero-fill",)) for each in partly), (prior + plain) / 2
     whole = [point for point in ours if point["weakest_share"] > 0.999]
+    pads = next(point for point in ours if point["weakest_share"] == 0)
     cheapest = min((point["times_plaintext"] for point in whole), default=float("inf"))
     papers = min(point["times_plaintext"] for point in paper)
     dearest = max(point["times_plaintext"] for point in paper)
@@ -195,16 +203,20 @@ def judge(rows: Rows) -> list[Verdict]:
             "reproduced" if any(_hidden(point, ALONE, prior) for point in partly) else "not reproduced",
         ),
         Verdict(
-            "our default: is an aggregator alone left with guessing at every deadline?",
-            f"LnAcc, {reference}; {told(ours, ALONE)}",
-            "beyond" if all(_hidden(point, ALONE, prior) for point in ours) else "not reproduced",
+            "our default: is everybody, an aggregator with a member of the cluster included, left with guessing at "
+            "every deadline?",
+            f"LnAcc, {reference}; {told(ours, (*ALONE, COLLUSION))}",
+            "beyond" if all(_hidden(point, (*ALONE, COLLUSION), prior) for point in ours) else "not reproduced",
         ),
         Verdict(
-            "our default: and one with a member of the cluster, where all is encrypted?",
-            f"LnAcc of collusion, {reference}; {told(ours, (COLLUSION,))}",
-            "beyond"
-            if whole and all(_hidden(each, (*ALONE, COLLUSION), prior) for each in whole)
-            else "not reproduced",
+            "our default with a plain rest: and there?",
+            f"LnAcc, {reference}; alone {told(bare, ALONE)}; with a member {told(bare, (COLLUSION,))}",
+            "beyond" if all(_hidden(point, (*ALONE, COLLUSION), prior) for point in bare) else "not reproduced",
+        ),
+        Verdict(
+            "what do pads cost, and nothing encrypted?",
+            f"{number(pads['times_plaintext'])} times plaintext",
+            "beyond" if _hidden(pads, (*ALONE, COLLUSION), prior) else "not reproduced",
         ),
         Verdict(
             "does everything encrypted by our default cost less than a part by preset paper?",

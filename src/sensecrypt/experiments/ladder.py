@@ -35,11 +35,11 @@ def _measure(distribution: str, spec: Spec, _folder: Path) -> list[Row]:
         samples=spec["batch"],
         seeds=spec["seeds"],
         first_seed=spec["first_seed"],
-        protections=[Protection(policy, preset, share) for policy, preset, share in spec["protections"]],
+        protections=[Protection(*each) for each in spec["protections"]],
         distributions=[distribution],
         workers=2,
     )
-    kept = ("adversary", "policy", "preset", "distribution", "seeds", "share")
+    kept = ("adversary", "policy", "preset", "rest", "distribution", "seeds", "share")
     figures = [name for figure in FIGURES for name in (figure, f"{figure}_half")]
     return [{key: row[key] for key in (*kept, *figures)} for row in found]
 
@@ -74,17 +74,18 @@ def judge(rows: Rows) -> list[Verdict]:
             "beyond" if worst <= 0.01 else "not reproduced",
         )
     ]
-    shares = sorted({round(row["share"], 2) for row in rows if row["preset"] == "default" and row["share"] < 0.999})
-    for share in shares:
-        part = [row for row in rows if row["preset"] == "default" and round(row["share"], 2) == share]
+    partly = [row for row in rows if row["preset"] == "default" and row["share"] < 0.999]
+    for rest, share in sorted({(row["rest"], round(row["share"], 2)) for row in partly}):
+        part = [row for row in partly if (row["rest"], round(row["share"], 2)) == (rest, share)]
         lonely = _strongest(rows, [row for row in part if row["adversary"] != "collusion"])
         together = _strongest(rows, [row for row in part if row["adversary"] == "collusion"])
         verdicts.append(
             Verdict(
-                f"default preset, {share:.0%} encrypted: what do the aggregator alone and one with a member learn?",
+                f"default preset, {share:.0%} encrypted, the rest {rest}: what do the aggregator alone and one with a "
+                "member learn?",
                 f"largest gain over guessing: alone {lonely[0]:.2f} ({lonely[1]}), with a member {together[0]:.2f} "
                 f"({together[1]})",
-                "beyond" if lonely[0] <= 0.05 else "not reproduced",
+                "beyond" if max(lonely[0], together[0]) <= 0.05 else "not reproduced",
             )
         )
     for policy in dict.fromkeys(row["policy"] for row in rows if row["preset"] == "paper" and row["share"] > 0):
@@ -117,7 +118,10 @@ def _gain(value: float | None, guess: float) -> float:
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    return "plaintext" if row["policy"] == "plaintext" else f"{row['policy']} ({row['preset']}) {row['share']:.1%}"
+    if row["policy"] == "plaintext":
+        return "pads alone" if row["rest"] == "padded" else "plaintext"
+    padded = ", padded" if row["rest"] == "padded" and row["share"] < 0.999 else ""
+    return f"{row['policy']} ({row['preset']}) {row['share']:.1%}{padded}"
 
 
 ITEM = Item(

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LAYOUTS = {
-    "individual": "sensecrypt+budget=paper+layout=individual+profile=paillier-2048-scalar",
-    "blocks": "sensecrypt+budget=paper+layout=blocks",
-    "prefix": "sensecrypt+budget=paper",
+    "individual": "sensecrypt+budget=paper+rest=plain+layout=individual+profile=paillier-2048-scalar",
+    "blocks": "sensecrypt+budget=paper+rest=plain+layout=blocks",
+    "prefix": "sensecrypt+budget=paper+rest=plain",
 }
 ALONE, TOGETHER = "aggregator", "aggregator+client"
 ROLES = ((ALONE,), (ALONE, TOGETHER))  # who has a member's knowledge can still do without

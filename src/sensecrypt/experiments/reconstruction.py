@@ -75,7 +75,7 @@ def cells(spec: Spec) -> list[Cell]:
 def _methods(spec: Spec, seed: int) -> list[Attempt]:
     share, shown = spec["share"], seed == spec["first_seed"]
     mask, sense = Protection("maskcrypt", "paper", share), Protection("sensecrypt", "paper", share)
-    default = Protection("sensecrypt", "default", share)
+    default = Protection("sensecrypt", "default", share, "plain")
     aware: Fill = "mask-aware"
     return [
         Attempt(NOTHING, Protection("plaintext", "paper", 0.0), aware, True, seed, shown),

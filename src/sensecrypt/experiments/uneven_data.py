@@ -60,7 +60,7 @@ def _measure(spec: Spec, network: str, kind: str, clients: int, attacks: Sequenc
         labels=data.train_labels,
         classes=data.classes,
         samples=spec["large_samples"] if large else spec["samples"],
-        protections=[Protection(*each, share) for each in PROTECTIONS if not large or each[1] == "paper"],
+        protections=[Protection(*each, share, "plain") for each in PROTECTIONS if not large or each[1] == "paper"],
         adversaries=("prior", *attacks),
     )
     rows: list[Row] = []

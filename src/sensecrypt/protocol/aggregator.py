@@ -8,6 +8,7 @@ import numpy.typing as npt
 from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.errors import InvalidCiphertext, Rejected
 from sensecrypt.protocol.messages import Aggregate, Upload
+from sensecrypt.protocol.pads import wrap
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -17,7 +18,7 @@ class RoundSum:
 
     def __init__(self, round_: Round, public: EncryptionKey) -> None:
         """An empty sum."""
-        self._round, self._public = round_, public
+        self._round = round_
         self._encrypted = public.accumulator(round_.blocks)
         self._plain = np.zeros(round_.size, dtype=np.int64)
         self._contributors: set[int] = set()
@@ -57,13 +58,15 @@ class RoundSum:
         return upload
 
     def close(self) -> Aggregate:
-        """The sum over everybody who arrived: blocks that anybody encrypted stay encrypted."""
+        """The sum over everybody who arrived: of what somebody encrypted and of what somebody did not, each apart."""
         if not self._contributors:
             raise Rejected("no upload arrived")
-        union = Mask(self._per_block > 0, self._round.size, self._round.block)
-        hidden = union.to_array()
+        size, block = self._round.size, self._round.block
+        union = Mask(self._per_block > 0, size, block)
+        common = Mask(self._per_block == len(self._contributors), size, block)
         ciphertexts = np.empty((0, self._round.profile.ciphertext_bytes), dtype=np.uint8)
         if union.blocks:
-            sums = self._encrypted.result(np.flatnonzero(union.flags))
-            ciphertexts = self._public.add_plain(sums, self._plain[hidden])
-        return Aggregate(self.contributors, union, ciphertexts, self._plain[~hidden])
+            ciphertexts = self._encrypted.result(np.flatnonzero(union.flags))
+        return Aggregate(
+            self.contributors, union, ciphertexts, common, wrap(self._plain[~common.to_array()], self._round)
+        )

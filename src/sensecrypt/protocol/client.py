@@ -12,6 +12,7 @@ from sensecrypt.crypto.encoding import FixedPoint
 from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey, Ints
 from sensecrypt.errors import InvalidInput
 from sensecrypt.protocol.messages import Receipt, Upload
+from sensecrypt.protocol.pads import new_pad, wrap
 from sensecrypt.protocol.receipts import receipt
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
@@ -42,7 +43,14 @@ def sensitivity_format(round_: Round) -> FixedPoint:
 
 
 def seal_model(
-    weights: npt.ArrayLike, mask: Mask, round_: Round, *, client: int, key: EncryptionKey | DecryptionKey, seed: bytes
+    weights: npt.ArrayLike,
+    mask: Mask,
+    round_: Round,
+    *,
+    client: int,
+    key: EncryptionKey | DecryptionKey,
+    seed: bytes,
+    padded: bool,
 ) -> Sealed:
     """Encode a trained model, encrypt the blocks of `mask`, and sign for all of it.
 
@@ -53,9 +61,10 @@ def seal_model(
         client: who sends it.
         key: the public key, or the secret key where clients hold it: faster.
         seed: of the round's receipts.
+        padded: whether the rest is hidden by a pad that only the key server can take off; else it is plain.
     """
     values = model_format(round_).encode(weights, round_.weights[client], name="weights")
-    return _seal(values, mask, round_, client=client, key=key, seed=seed)
+    return _seal(values, mask, round_, client=client, key=key, seed=seed, padded=padded)
 
 
 def seal_sensitivity(
@@ -83,7 +92,14 @@ def read_model(values: Ints, weight: float, round_: Round) -> npt.NDArray[np.flo
 
 
 def _seal(
-    values: Ints, mask: Mask, round_: Round, *, client: int, key: EncryptionKey | DecryptionKey, seed: bytes
+    values: Ints,
+    mask: Mask,
+    round_: Round,
+    *,
+    client: int,
+    key: EncryptionKey | DecryptionKey,
+    seed: bytes,
+    padded: bool = False,
 ) -> Sealed:
     if (mask.size, mask.block) != (round_.size, round_.block) or values.size != round_.size:
         problem = f"is for {mask.size:,} parameters in blocks of {mask.block}"
@@ -93,6 +109,8 @@ def _seal(
     ciphertexts = np.empty((0, round_.profile.ciphertext_bytes), dtype=np.uint8)
     if mask.blocks:
         ciphertexts = key.encrypt(in_slots[hidden])
-    upload = Upload(client, Mask(mask.flags, mask.size, mask.block), ciphertexts, in_slots[~hidden])
-    signed = Receipt(client, receipt(values, seed))
+    pad = new_pad(mask) if padded and not hidden.all() else None
+    rest = in_slots if pad is None else wrap(in_slots + pad.values(round_), round_)
+    upload = Upload(client, Mask(mask.flags, mask.size, mask.block), ciphertexts, rest[~hidden])
+    signed = Receipt(client, receipt(values, seed), pad)
     return Sealed(upload.to_bytes(round_), signed.to_bytes(round_), mask.blocks)

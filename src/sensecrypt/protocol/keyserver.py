@@ -7,7 +7,7 @@ cluster's order of the parameters. What it must remember is in a `Ledger`.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Container
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +67,7 @@ class KeyServer:
         message = Receipt.from_bytes(data, round_)
         if message.client != sender or sender not in round_.weights:
             raise Rejected(f"client {sender} sent a receipt that is not its own", code="not-a-member")
-        if not self._ledger.keep_receipt(round_, sender, message.value):
+        if not self._ledger.keep_receipt(round_, message):
             raise Rejected(f"client {sender} has sent a receipt already", code="doubled-receipt")
 
     def open(self, data: bytes, round_: Round, *, workers: int = 1) -> Opened:
@@ -79,8 +79,10 @@ class KeyServer:
         self._check_contributors(aggregate.contributors, receipts, round_)
         ranking = self._ledger.ranking_of(round_) if round_.purpose == "model" else None
         order = None if ranking is None else ranking.order
-        values = open_aggregate(aggregate, round_, self._secret, order, workers=workers)
-        expected = sum(receipts[client] for client in aggregate.contributors) % PRIME
+        given = [receipts[client] for client in aggregate.contributors]
+        pads = [each.pad for each in given if each.pad is not None]
+        values = open_aggregate(aggregate, round_, self._secret, order, pads=pads, workers=workers)
+        expected = sum(each.value for each in given) % PRIME
         if receipt(values, self.receipt_seed(round_)) != expected:
             reason = "the sum does not match the receipts: an upload is missing, doubled or altered"
             raise Rejected(reason, code="receipts-mismatch")
@@ -105,7 +107,7 @@ class KeyServer:
         self._ledger.keep_ranking(round_.run, round_.cluster, Ranking(order, profile))
         return order
 
-    def _check_contributors(self, contributors: tuple[int, ...], receipts: Mapping[int, int], round_: Round) -> None:
+    def _check_contributors(self, contributors: tuple[int, ...], receipts: Container[int], round_: Round) -> None:
         if len(set(contributors)) != len(contributors):
             raise Rejected("a contributor is counted twice", code="doubled-contributor")
         if not set(contributors) <= round_.weights.keys():

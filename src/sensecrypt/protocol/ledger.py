@@ -13,6 +13,7 @@ from typing import Protocol
 
 from sensecrypt import checks
 from sensecrypt.errors import Rejected
+from sensecrypt.protocol.messages import Receipt
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
 
@@ -46,17 +47,17 @@ class Ledger(Protocol):
     def keep_ranking(self, run: str, cluster: int, ranking: Ranking) -> None:
         """A new order for the cluster."""
 
-    def keep_receipt(self, round_: Round, client: int, value: int) -> bool:
+    def keep_receipt(self, round_: Round, receipt: Receipt) -> bool:
         """Keep a client's receipt; False, and nothing is changed, if there is one already."""
 
-    def receipts(self, round_: Round) -> Mapping[int, int]:
-        """All receipts of the round, by client."""
+    def receipts(self, round_: Round) -> Mapping[int, Receipt]:
+        """All receipts of the round, by client; of a round that was opened, without their pads."""
 
     def was_opened(self, round_: Round) -> bool:
         """Whether a sum of this round was decrypted and verified."""
 
     def keep_opened(self, round_: Round, opened: Opened) -> None:
-        """The round is opened from now on; `Rejected` if it was before."""
+        """The round is opened from now on, and its pads are forgotten; `Rejected` if it was before."""
 
 
 class MemoryLedger:
@@ -66,7 +67,7 @@ class MemoryLedger:
         """Empty; its root comes from the operating system."""
         self._root = secrets.token_bytes(32)
         self._rankings: dict[tuple[str, int], Ranking] = {}
-        self._receipts: dict[tuple[str | int, ...], dict[int, int]] = {}
+        self._receipts: dict[tuple[str | int, ...], dict[int, Receipt]] = {}
         self._opened: set[tuple[str | int, ...]] = set()
 
     @property
@@ -86,15 +87,15 @@ class MemoryLedger:
         """A new order for the cluster."""
         self._rankings[run, cluster] = ranking
 
-    def keep_receipt(self, round_: Round, client: int, value: int) -> bool:
+    def keep_receipt(self, round_: Round, receipt: Receipt) -> bool:
         """Keep a client's receipt, if it is the first."""
         kept = self._receipts.setdefault(_key(round_), {})
-        if client in kept:
+        if receipt.client in kept:
             return False
-        kept[client] = value
+        kept[receipt.client] = receipt
         return True
 
-    def receipts(self, round_: Round) -> Mapping[int, int]:
+    def receipts(self, round_: Round) -> Mapping[int, Receipt]:
         """All receipts of the round, by client."""
         return self._receipts.get(_key(round_), {})
 

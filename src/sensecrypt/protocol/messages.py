@@ -15,11 +15,12 @@ import numpy.typing as npt
 from sensecrypt.crypto.scheme import Ciphertexts, Ints
 from sensecrypt.errors import MaskMismatch, Rejected
 from sensecrypt.protocol.envelope import seal, unseal
+from sensecrypt.protocol.pads import SEED_BYTES, Pad
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
 _ROUND_FIELDS = {"run": str, "round": int, "attempt": int, "cluster": int, "purpose": str}
-_BODY = {"mask": (np.uint8, 1), "ciphertexts": (np.uint8, 2)}
+_BITS, _ROWS = (np.dtype(np.uint8), 1), (np.dtype(np.uint8), 2)
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Upload:
         client: who sent it.
         mask: which blocks are encrypted, in slot space.
         ciphertexts: one row for each of them.
-        plain: the fixed-point values of all other slots, ascending.
+        plain: the fixed-point values of all other slots, ascending, padded or as they are.
     """
 
     client: int
@@ -40,18 +41,20 @@ class Upload:
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message: a prefix is one number, any other mask one bit a block; plain values take their slot's width."""
-        return seal("upload", {**round_.header, "client": self.client, **_mask_field(self.mask)}, _body(self, round_))
+        tensors = {"mask": _bits(self.mask), "ciphertexts": self.ciphertexts, "plain": _narrow(self.plain, round_)}
+        return seal("upload", {**round_.header, "client": self.client, "prefix": _prefix(self.mask)}, tensors)
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Upload:
         """Read a message of this round, or raise `Rejected`."""
-        fields, arrays = unseal(
-            data, "upload", header={**_ROUND_FIELDS, "client": int, "prefix": int}, tensors=_tensors(round_)
-        )
+        header = {**_ROUND_FIELDS, "client": int, "prefix": int}
+        tensors = {"mask": _BITS, "ciphertexts": _ROWS, "plain": (_value_type(round_), 1)}
+        fields, arrays = unseal(data, "upload", header=header, tensors=tensors)
         _require_round(fields, round_)
         if fields["client"] not in round_.weights:
             raise Rejected(f"client {fields['client']} is no member of cluster {round_.cluster}")
-        return cls(fields["client"], *_parse_body(fields["prefix"], arrays, round_))
+        mask = _read_mask(fields["prefix"], arrays["mask"], round_)
+        return cls(fields["client"], mask, *_read_values(arrays, round_, encrypted=mask, common=mask))
 
 
 @dataclass(frozen=True)
@@ -61,36 +64,52 @@ class Aggregate:
     Attributes:
         contributors: whose uploads are in it, ascending.
         mask: the union of their masks.
-        ciphertexts: one row for each block of it.
-        plain: the sums of all other slots.
+        ciphertexts: one row for each block of it: the sum over those who encrypted it.
+        common: the intersection of their masks.
+        plain: of all slots outside it, the sums over those who did not encrypt them, modulo the slot's width.
     """
 
     contributors: tuple[int, ...]
     mask: Mask
     ciphertexts: Ciphertexts
+    common: Mask
     plain: Ints
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message."""
-        who = ",".join(map(str, self.contributors))
-        return seal("aggregate", {**round_.header, "contributors": who, **_mask_field(self.mask)}, _body(self, round_))
+        header: dict[str, str | int] = {
+            **round_.header,
+            "contributors": ",".join(map(str, self.contributors)),
+            "prefix": _prefix(self.mask),
+            "common_prefix": _prefix(self.common),
+        }
+        tensors = {
+            "mask": _bits(self.mask),
+            "ciphertexts": self.ciphertexts,
+            "common": _bits(self.common),
+            "plain": _narrow(self.plain, round_),
+        }
+        return seal("aggregate", header, tensors)
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Aggregate:
         """Read a message of this round, or raise `Rejected`."""
-        fields, arrays = unseal(
-            data, "aggregate", header={**_ROUND_FIELDS, "contributors": str, "prefix": int}, tensors=_tensors(round_)
-        )
+        header = {**_ROUND_FIELDS, "contributors": str, "prefix": int, "common_prefix": int}
+        tensors = {"mask": _BITS, "ciphertexts": _ROWS, "common": _BITS, "plain": (_value_type(round_), 1)}
+        fields, arrays = unseal(data, "aggregate", header=header, tensors=tensors)
         _require_round(fields, round_)
         try:
             contributors = tuple(int(client) for client in fields["contributors"].split(","))
         except ValueError:
             raise Rejected("an aggregate without contributors") from None
-        return cls(contributors, *_parse_body(fields["prefix"], arrays, round_))
+        mask = _read_mask(fields["prefix"], arrays["mask"], round_)
+        common = _read_mask(fields["common_prefix"], arrays["common"], round_)
+        ciphertexts, plain = _read_values(arrays, round_, encrypted=mask, common=common)
+        return cls(contributors, mask, ciphertexts, common, plain)
 
     def digest(self) -> bytes:
         """A hash of the content: equal sums are equal, however their messages order their header."""
-        parts = (",".join(map(str, self.contributors)).encode(), self.mask.to_bits())
+        parts = (",".join(map(str, self.contributors)).encode(), self.mask.to_bits(), self.common.to_bits())
         digest = hashlib.sha256()
         for part in (*parts, self.ciphertexts.tobytes(), self.plain.tobytes()):
             digest.update(len(part).to_bytes(8, "little") + part)
@@ -99,21 +118,34 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Receipt:
-    """A client's check sum over its whole upload, for the key server alone."""
+    """What a client signs for, told to the key server alone.
+
+    Attributes:
+        client: who.
+        value: the check sum over its whole upload.
+        pad: what hides the part that it did not encrypt; None: nothing does, or there is no such part.
+    """
 
     client: int
     value: int
+    pad: Pad | None = None
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message."""
-        return seal("receipt", {**round_.header, "client": self.client, "value": self.value}, {})
+        seed, mask = (b"", Mask.prefix(0, size=1)) if self.pad is None else (self.pad.seed, self.pad.mask)
+        header = {**round_.header, "client": self.client, "value": self.value, "prefix": _prefix(mask)}
+        return seal("receipt", header, {"pad": np.frombuffer(seed, dtype=np.uint8), "mask": _bits(mask)})
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Receipt:
         """Read a message of this round, or raise `Rejected`."""
-        fields, _ = unseal(data, "receipt", header={**_ROUND_FIELDS, "client": int, "value": int}, tensors={})
+        header = {**_ROUND_FIELDS, "client": int, "value": int, "prefix": int}
+        fields, arrays = unseal(data, "receipt", header=header, tensors={"pad": _BITS, "mask": _BITS})
         _require_round(fields, round_)
-        return cls(fields["client"], fields["value"])
+        seed, mask = arrays["pad"].tobytes(), _read_mask(fields["prefix"], arrays["mask"], round_)
+        if len(seed) not in (0, SEED_BYTES) or (not seed and mask.blocks):
+            raise Rejected("a receipt with half a pad")
+        return cls(fields["client"], fields["value"], Pad(seed, mask) if seed else None)
 
 
 @dataclass(frozen=True)
@@ -150,41 +182,42 @@ def _value_type(round_: Round) -> np.dtype[Any]:
     return np.dtype(f"<i{round_.profile.slot_bits // 8}")
 
 
-def _tensors(round_: Round) -> dict[str, tuple[npt.DTypeLike, int]]:
-    return {**_BODY, "plain": (_value_type(round_), 1)}
+def _narrow(values: Ints, round_: Round) -> npt.NDArray[Any]:
+    return values.astype(_value_type(round_))
 
 
-def _mask_field(mask: Mask) -> dict[str, str | int]:
+def _prefix(mask: Mask) -> int:
     """The number of blocks of a prefix; −1 for any other mask, which travels as bits."""
-    return {"prefix": mask.blocks if mask.flags[: mask.blocks].all() else -1}
+    return mask.blocks if mask.flags[: mask.blocks].all() else -1
 
 
-def _body(message: Upload | Aggregate, round_: Round) -> dict[str, npt.NDArray[Any]]:
-    prefix = _mask_field(message.mask)["prefix"] != -1
-    bits = b"" if prefix else message.mask.to_bits()
-    return {
-        "mask": np.frombuffer(bits, dtype=np.uint8),
-        "ciphertexts": message.ciphertexts,
-        "plain": message.plain.astype(_value_type(round_)),
-    }
+def _bits(mask: Mask) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(mask.to_bits() if _prefix(mask) == -1 else b"", dtype=np.uint8)
 
 
-def _parse_body(prefix: int, arrays: dict[str, npt.NDArray[Any]], round_: Round) -> tuple[Mask, Ciphertexts, Ints]:
+def _read_mask(prefix: int, bits: npt.NDArray[Any], round_: Round) -> Mask:
     try:
         if prefix == -1:
-            mask = Mask.from_bits(arrays["mask"].tobytes(), size=round_.size, block=round_.block)
-        elif 0 <= prefix <= round_.blocks and arrays["mask"].size == 0:
-            mask = Mask.prefix(prefix, size=round_.size, block=round_.block)
-        else:
-            raise Rejected("an impossible mask")
+            return Mask.from_bits(bits.tobytes(), size=round_.size, block=round_.block)
     except MaskMismatch as error:
         raise Rejected(f"a mask of another model: {error.problem}") from None
+    if not 0 <= prefix <= round_.blocks or bits.size:
+        raise Rejected("an impossible mask")
+    return Mask.prefix(prefix, size=round_.size, block=round_.block)
+
+
+def _read_values(
+    arrays: dict[str, npt.NDArray[Any]], round_: Round, *, encrypted: Mask, common: Mask
+) -> tuple[Ciphertexts, Ints]:
+    """A ciphertext for each block that somebody encrypted, a value for each slot that not everybody did."""
     ciphertexts, plain = arrays["ciphertexts"], arrays["plain"]
-    if ciphertexts.shape != (mask.blocks, round_.profile.ciphertext_bytes):
-        raise Rejected(f"ciphertexts of shape {ciphertexts.shape} for a mask of {mask.blocks:,} blocks")
-    if plain.size != round_.size - mask.count:
-        raise Rejected(f"{plain.size:,} plain values where the mask leaves {round_.size - mask.count:,}")
-    return mask, ciphertexts, plain.astype(np.int64)
+    if (common.flags & ~encrypted.flags).any():
+        raise Rejected("blocks that everybody encrypted and nobody")
+    if ciphertexts.shape != (encrypted.blocks, round_.profile.ciphertext_bytes):
+        raise Rejected(f"ciphertexts of shape {ciphertexts.shape} for a mask of {encrypted.blocks:,} blocks")
+    if plain.size != round_.size - common.count:
+        raise Rejected(f"{plain.size:,} plain values where the mask leaves {round_.size - common.count:,}")
+    return ciphertexts, plain.astype(np.int64)
 
 
 def _require_round(fields: dict[str, Any], round_: Round) -> None:

@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from sensecrypt import checks
 from sensecrypt.crypto.scheme import DecryptionKey, Ints
 from sensecrypt.errors import InvalidCiphertext, Rejected
 from sensecrypt.protocol.messages import Aggregate
+from sensecrypt.protocol.pads import Pad, sum_of, wrap
 from sensecrypt.protocol.round import Round
 
 
 def open_aggregate(
-    aggregate: Aggregate, round_: Round, secret: DecryptionKey, order: checks.IntVector | None, *, workers: int = 1
+    aggregate: Aggregate,
+    round_: Round,
+    secret: DecryptionKey,
+    order: checks.IntVector | None,
+    *,
+    pads: Iterable[Pad] = (),
+    workers: int = 1,
 ) -> Ints:
-    """Decrypt the union of the masks, put the plain sums beside it, and undo the order.
+    """Decrypt what somebody encrypted, add what somebody did not without its pads, and undo the order.
 
     Args:
         aggregate: the sum.
         round_: its round.
         secret: the key.
         order: slot s holds parameter order[s]; None: the natural order.
+        pads: of the contributors who padded.
         workers: processes.
     """
-    hidden = aggregate.mask.to_array()
-    in_slots = np.empty(round_.size, dtype=np.int64)
-    in_slots[~hidden] = aggregate.plain
+    in_slots = -sum_of(pads, round_)
+    in_slots[~aggregate.common.to_array()] += aggregate.plain
+    in_slots = wrap(in_slots, round_)
     if aggregate.mask.blocks:
         try:
-            in_slots[hidden] = secret.decrypt(aggregate.ciphertexts, aggregate.mask.count, workers=workers)
+            decrypted = secret.decrypt(aggregate.ciphertexts, aggregate.mask.count, workers=workers)
+            in_slots[aggregate.mask.to_array()] += decrypted
         except InvalidCiphertext as error:
             raise Rejected(f"the aggregate does not decrypt: {error.problem}", code="does-not-decrypt") from None
     if order is None:

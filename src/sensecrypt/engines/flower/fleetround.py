@@ -123,7 +123,7 @@ class Collecting:
         if self.after is not None and self.sensitivities is not None and self.sensitivities.contributors:
             sensitivity = self.sensitivities.close().to_bytes(self.after)
         grow(self.notes.server, {"aggregate_seconds": work_seconds() - start})
-        lonely = lonely_blocks(self.total, config.min_contributors)
+        lonely = lonely_blocks(self.total, config)
         self.notes.server |= {"union_share": aggregate.mask.share, "lonely_blocks": lonely}
         round_ = self.round
         return Closed(round_.cluster, round_.number, round_.attempt, model, sensitivity, self.notes.records())

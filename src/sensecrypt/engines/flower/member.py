@@ -53,7 +53,8 @@ class Member:
         key = MeteredKey(dkms.public_key(settings.run), Meter(None), ahead=config.randomness == "ahead")
         always = always_of(config, initial, self._share.classes)
         data = {self.client: self._share.data}
-        self._world = World(config, self._share.build, data, key, always=always, fit=fit)
+        padded = config.padded or party.rest == "padded"
+        self._world = World(config, self._share.build, data, key, always=always, fit=fit, padded=padded)
 
     def enrol(self, statement: Statement) -> Parts:
         """Prove who this is, and describe its data for clustering."""

@@ -8,6 +8,7 @@ state = "state"                # where it keeps what it must not lose
 cpus = 4                       # a client's device, if it wants to tell
 bandwidth = 50                 # megabytes a second
 least_share = 0.2              # of its model, which a client encrypts or else sends nothing
+rest = "padded"                # how a client sends what it does not encrypt; "plain": as the run says
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sensecrypt.services.dkms.client import DkmsClient
 from sensecrypt.tomlfile import read_toml, refuse_unknown
 
 _PATHS = ("certificate", "key", "authority", "state")
-_KEYS = ("url", *_PATHS, "cpus", "bandwidth", "least_share")
+_KEYS = ("url", *_PATHS, "cpus", "bandwidth", "least_share", "rest")
 LEAST_SHARE = 0.1
 _TRIES = 9  # 100 s in all: as long as a key service may take to come back
 
@@ -39,6 +40,7 @@ class Party:
         cpus: of its device; None: as the run's configuration says.
         bandwidth: likewise.
         least_share: of the model; a client sends nothing of which less is encrypted.
+        rest: `padded`: a client pads what it does not encrypt, whatever a run says; `plain`: if the run says so.
     """
 
     url: str
@@ -49,6 +51,7 @@ class Party:
     cpus: float | None = None
     bandwidth: float | None = None
     least_share: float = LEAST_SHARE
+    rest: str = "padded"
 
     def connect(self) -> DkmsClient:
         """Talk to the key service as this party, with patience."""
@@ -71,4 +74,6 @@ def read_party(path: Path) -> Party:
             settings[name] = checks.number(f"{path}: {name}", settings[name], low=0.0, open_low=True)
     if "least_share" in settings:
         settings["least_share"] = checks.number(f"{path}: least_share", settings["least_share"], low=0.0, high=1.0)
+    if "rest" in settings:
+        checks.choice(f"{path}: rest", settings["rest"], ("padded", "plain"))
     return Party(**settings)

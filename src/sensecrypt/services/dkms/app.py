@@ -24,7 +24,7 @@ from sensecrypt.services.dkms.service import KeyService
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _MOST = 2**31 - 1
-_RECEIPT_BYTES, _ROUND_BYTES, _RUN_BYTES = 1 << 17, 1 << 22, 1 << 22
+_ROUND_BYTES, _RUN_BYTES = 1 << 22, 1 << 22
 
 RunName = Annotated[str, Path(pattern=NAME)]
 Count = Annotated[int, Path(ge=0, le=_MOST)]
@@ -153,11 +153,12 @@ def _add_rounds(app: FastAPI, service: KeyService) -> None:
         return _Message(service.order(place, who))
 
     @app.put(ROUND + "/receipt", openapi_extra=_MESSAGE_BODY)
-    def put_receipt(
-        place: Where, who: Annotated[Identity, Depends(_client)], data: Annotated[bytes, _body(_RECEIPT_BYTES)]
+    async def put_receipt(
+        place: Where, request: Request, who: Annotated[Identity, Depends(_client)]
     ) -> dict[str, bool]:
         """Your receipt. For members."""
-        service.take_receipt(data, place, who)
+        data = await read_body(request, await asyncio.to_thread(service.receipt_limit, place))
+        await asyncio.to_thread(service.take_receipt, data, place, who)
         return {"taken": True}
 
     @app.get(ROUND + "/receipts")

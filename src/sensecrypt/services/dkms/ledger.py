@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.answers import read_ranking, seal_opened, seal_ranking
 from sensecrypt.protocol.ledger import Ranking
+from sensecrypt.protocol.messages import Receipt
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
 from sensecrypt.services.dkms.addresses import Place, place_of
@@ -60,33 +62,42 @@ class DatabaseLedger:
 
         self._store.run(work)
 
-    def keep_receipt(self, round_: Round, client: int, value: int) -> bool:
+    def keep_receipt(self, round_: Round, receipt: Receipt) -> bool:
         """Keep a client's receipt, if it is the first."""
-        place = place_of(round_)
-        sealed = self._sealer.seal(str(value).encode(), "receipt", *place.all, client)
+        place, client = place_of(round_), receipt.client
+        without = replace(receipt, pad=None).to_bytes(round_)
+        sealed = self._sealer.seal(without, "receipt", *place.all, client)
+        padded = None
+        if receipt.pad is not None:
+            padded = self._sealer.seal(receipt.to_bytes(round_), "padded receipt", *place.all, client)
 
         def work(transaction: Transaction) -> bool:
-            sql = "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-            if not transaction.change(sql, *place.all, client, sealed):
+            sql = "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            kept = None if _is_opened(transaction, place) else padded  # who comes too late is in no sum
+            if not transaction.change(sql, *place.all, client, sealed, kept):
                 return False
             transaction.note({"event": "receipt-taken", **self._by, **facts_of(place), "client": client})
             return True
 
         return self._store.run(work)
 
-    def receipts(self, round_: Round) -> Mapping[int, int]:
-        """All receipts of the round, by client."""
+    def receipts(self, round_: Round) -> Mapping[int, Receipt]:
+        """All receipts of the round, by client; of a round that was opened, without their pads."""
         place = place_of(round_)
-        sql = f"SELECT client, value FROM receipts {_ATTEMPT}"  # noqa: S608  (constants)
+        sql = f"SELECT client, receipt, padded FROM receipts {_ATTEMPT}"  # noqa: S608  (constants)
         rows = self._store.run(lambda transaction: transaction.rows(sql, *place.all))
-        return {client: int(self._sealer.open(value, "receipt", *place.all, client)) for client, value in rows}
+        found = {}
+        for client, sealed, padded in rows:
+            kept, label = (sealed, "receipt") if padded is None else (padded, "padded receipt")
+            found[client] = Receipt.from_bytes(self._sealer.open(kept, label, *place.all, client), round_)
+        return found
 
     def was_opened(self, round_: Round) -> bool:
         """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
         return self._store.run(lambda transaction: _is_opened(transaction, place_of(round_)))
 
     def keep_opened(self, round_: Round, opened: Opened) -> None:
-        """The sum, sealed, with the audit line that it was decrypted: both or neither."""
+        """The sum, sealed, with the audit line that it was decrypted; the pads of all attempts go. All or nothing."""
         place = place_of(round_)
         result = self._sealer.seal(seal_opened(opened, round_), "opened", *place.round)
         who = ",".join(map(str, opened.contributors))
@@ -96,6 +107,7 @@ class DatabaseLedger:
                 raise Rejected("this sum was decrypted already", code="already-decrypted")
             sql = f"UPDATE openings SET result = ?, contributors = ?, weight = ? {_OPENING}"  # noqa: S608  (constants)
             transaction.change(sql, result, who, opened.weight, *place.round)
+            transaction.change(f"UPDATE receipts SET padded = NULL {_OPENING}", *place.round)  # noqa: S608  (constants)
             facts = {**facts_of(place), "clients": list(opened.contributors)}
             transaction.note({"event": "decrypted", **self._by, **facts})
 

@@ -44,6 +44,11 @@ class Run:
     min_contributors: int
     first: list[tuple[int, int]]
 
+    @property
+    def blocks(self) -> int:
+        """Ciphertexts of a model that is encrypted whole."""
+        return -(-self.size // min(get_profile(self.profile).slots, self.size))
+
     def client(self, name: str) -> int | None:
         """The number of the client of that name."""
         return self._numbers.get(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERSION = 1
+VERSION = 2
 
 _ROUND = "run TEXT NOT NULL, number INTEGER NOT NULL, cluster INTEGER NOT NULL, purpose TEXT NOT NULL"
 
@@ -27,7 +27,8 @@ CREATE TABLE rounds (
 ) STRICT;
 CREATE TABLE receipts (
     {_ROUND}, attempt INTEGER NOT NULL, client INTEGER NOT NULL,
-    value BLOB NOT NULL,                -- sealed
+    receipt BLOB NOT NULL,              -- without its pad, sealed
+    padded BLOB,                        -- with it, sealed; gone as soon as the round is opened
     PRIMARY KEY (run, number, cluster, purpose, attempt, client)
 ) STRICT;
 CREATE TABLE openings (                 -- one a round, whatever its attempts

@@ -7,6 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from sensecrypt.crypto import publicfile
@@ -32,6 +33,7 @@ from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, generate_k
 
 _AFTER_DECRYPTION = ("receipts-mismatch", "does-not-decrypt")
 T = TypeVar("T")
+_HEADER_BYTES = 1 << 17  # of a message, and whatever else is short in it
 _KEPT_MODELS = 8  # in memory, for members who ask at the same time
 
 
@@ -103,8 +105,11 @@ class KeyService:
         """How long an aggregate of that run can be: every block encrypted and every value plain, and a header."""
         run = self._registry.run(place.run)
         profile = get_profile(run.profile)
-        blocks = -(-run.size // min(profile.slots, run.size))
-        return blocks * (profile.ciphertext_bytes + 1) + run.size * profile.slot_bits // 8 + (1 << 17)
+        return run.blocks * (profile.ciphertext_bytes + 1) + run.size * profile.slot_bits // 8 + _HEADER_BYTES
+
+    def receipt_limit(self, place: Place) -> int:
+        """How long a receipt of that run can be: a mask, and a header."""
+        return self._registry.run(place.run).blocks // 8 + _HEADER_BYTES
 
     @contextlib.contextmanager
     def place_in_line(self) -> Iterator[None]:
@@ -168,8 +173,7 @@ class KeyService:
         try:
             self._server(run, who).take_receipt(data, round_, sender=client)
         except Rejected as error:
-            known = self._ledger(who).receipts(round_).get(client)
-            if error.code != "doubled-receipt" or Receipt.from_bytes(data, round_).value != known:
+            if error.code != "doubled-receipt" or not self._is_known(Receipt.from_bytes(data, round_), round_, who):
                 raise from_rejected(error) from None
             return
         self.metrics.count("receipts")
@@ -275,6 +279,12 @@ class KeyService:
         if name not in self._keys:
             self._keys[name] = VaultKey(self._vault, self._folder.key(name))
         return self._keys[name]
+
+    def _is_known(self, receipt: Receipt, round_: Round, who: Identity) -> bool:
+        """Whether it is the receipt that was taken; after the opening, as far as that is remembered."""
+        ledger = self._ledger(who)
+        known = replace(receipt, pad=None) if ledger.was_opened(round_) else receipt
+        return ledger.receipts(round_).get(receipt.client) == known
 
     def _note_handed(self, what: str, who: Identity, where: dict[str, str | int] | dict[str, str]) -> None:
         self.store.note({"event": "handed-out", "what": what, "role": who.role, "name": who.name, **where})

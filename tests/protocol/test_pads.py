@@ -1,0 +1,158 @@
+"""What pads hide, what they cost on the wire, and that only the whole sum gives them up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sensecrypt import Mask
+from sensecrypt.errors import Rejected
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.client import model_format
+from sensecrypt.protocol.messages import Receipt, Upload
+from sensecrypt.protocol.opening import open_aggregate
+from sensecrypt.protocol.pads import SEED_BYTES, Pad, new_pad, sum_of, wrap
+from tests.protocol.test_round import CLIENTS, SIZE, Cluster, a_round, masks_of
+
+WIDE = 20_000
+
+
+def half(cluster: Cluster) -> list[Mask]:
+    return [Mask.prefix(cluster.round.blocks // 2, size=cluster.round.size, block=cluster.round.block)] * CLIENTS
+
+
+def summed(cluster: Cluster, sealed, clients=range(CLIENTS)) -> RoundSum:
+    total = RoundSum(cluster.round, cluster.public)
+    for client in clients:
+        total.add(sealed[client].upload, sender=client)
+    return total
+
+
+def test_a_padded_upload_has_the_length_of_a_plain_one():
+    plain, padded = Cluster(), Cluster(padded=True)
+    assert len(padded.seal(half(padded))[0].upload) == len(plain.seal(half(plain))[0].upload)
+
+
+def test_what_is_not_encrypted_looks_like_noise_and_never_twice_alike():
+    cluster = Cluster(size=WIDE, padded=True)
+    cluster.models[:] = 0.25  # one value for all: whatever pattern shows is the pad's
+    first, second = (Upload.from_bytes(cluster.seal(half(cluster))[0].upload, cluster.round).plain for _ in range(2))
+    assert not (first == second).any()
+    for seen in (first, second, first - second, np.diff(first)):
+        bits = np.unpackbits(wrap(seen, cluster.round).astype("<i4").view(np.uint8))
+        assert abs(bits.mean() - 0.5) < 5 * 0.5 / np.sqrt(bits.size)
+    correlation = np.corrcoef(first, np.roll(first, 1))[0, 1]
+    assert abs(correlation) < 5 / np.sqrt(first.size)
+
+
+def test_the_pad_is_aes_256_in_counter_mode():
+    round_ = a_round("insecure-test")
+    pad = Pad(bytes(range(SEED_BYTES)), Mask.prefix(1, size=SIZE, block=round_.block))
+    stream = Cipher(algorithms.AES256(pad.seed), modes.CTR(bytes(16))).encryptor().update(bytes(4 * SIZE))
+    expected = np.frombuffer(stream, dtype="<i4").astype(np.int64)
+    expected[: round_.block] = 0
+    assert pad.values(round_).tolist() == expected.tolist()
+
+
+@given(st.integers(0, 2**32), st.sampled_from(["insecure-test", "paillier-2048-slot16", "paillier-2048-slot64"]))
+@settings(max_examples=30)
+def test_pads_cancel_whatever_the_width_of_a_slot(seed, profile):
+    round_ = a_round(profile)
+    rng = np.random.default_rng(seed)
+    bits = round_.profile.slot_bits
+    values = rng.integers(-(2 ** (bits - 3)), 2 ** (bits - 3), (CLIENTS, SIZE))
+    masks = [Mask(rng.random(round_.blocks) < 0.5, SIZE, round_.block) for _ in range(CLIENTS)]
+    pads = [new_pad(mask) for mask in masks]
+    sent = sum(wrap(each + pad.values(round_), round_) for each, pad in zip(values, pads, strict=True))
+    assert wrap(sent - sum_of(pads, round_), round_).tolist() == values.sum(axis=0).tolist()
+
+
+def test_without_its_pads_a_sum_says_nothing_about_the_rest():
+    cluster = Cluster(size=WIDE, padded=True)
+    cluster.models[:] = 0.25
+    sealed = cluster.seal(half(cluster))
+    aggregate = summed(cluster, sealed).close()
+    pads = [Receipt.from_bytes(each.receipt, cluster.round).pad for each in sealed]
+    opened = open_aggregate(aggregate, cluster.round, cluster.secret, None, pads=pads)
+    assert (np.abs(opened - opened[0]) <= CLIENTS).all()
+    rest = ~aggregate.common.to_array()
+    for known in ([], pads[:-1]):  # even whoever knows all pads but one
+        seen = open_aggregate(aggregate, cluster.round, cluster.secret, None, pads=known)[rest]
+        high = np.count_nonzero(seen > 0) / seen.size
+        assert abs(high - 0.5) < 5 * 0.5 / np.sqrt(seen.size)
+
+
+def test_only_the_whole_sum_comes_out_of_blocks_that_one_client_encrypted():
+    """Without pads, that client's values would follow by subtracting the others' plain ones."""
+    cluster = Cluster(padded=True)
+    masks = [
+        Mask.prefix(cluster.round.blocks if client == 2 else 0, size=SIZE, block=cluster.round.block)
+        for client in range(CLIENTS)
+    ]
+    sealed = cluster.seal(masks)
+    uploads = [Upload.from_bytes(each.upload, cluster.round) for each in sealed]
+    total = summed(cluster, sealed)
+    for client, each in enumerate(sealed):
+        cluster.server.take_receipt(each.receipt, cluster.round, sender=client)
+    opened = cluster.server.open(total.close().to_bytes(cluster.round), cluster.round).values
+    seen = opened - sum(uploads[client].plain for client in (0, 1, 3))
+    true = model_format(cluster.round).encode(cluster.models[2], cluster.round.weights[2])
+    assert not (wrap(seen, cluster.round) == true).any()
+
+
+def test_a_pad_that_is_not_the_uploads_is_caught():
+    cluster = Cluster(padded=True)
+    first, again = cluster.seal(half(cluster)), cluster.seal(half(cluster))
+    for client in range(CLIENTS):
+        signed = (again if client == 1 else first)[client].receipt
+        cluster.server.take_receipt(signed, cluster.round, sender=client)
+    with pytest.raises(Rejected, match="receipts"):
+        cluster.server.open(summed(cluster, first).close().to_bytes(cluster.round), cluster.round)
+
+
+def test_who_pads_and_who_does_not_may_meet_in_one_sum():
+    cluster, reference = Cluster(padded=True), Cluster()
+    masks = masks_of("blocks", cluster.round, None)
+    padded = cluster.seal(masks)
+    cluster.padded = False
+    mixed = [padded[0], *cluster.seal(masks)[1:]]
+    for client, each in enumerate(mixed):
+        cluster.server.take_receipt(each.receipt, cluster.round, sender=client)
+    opened = cluster.server.open(summed(cluster, mixed).close().to_bytes(cluster.round), cluster.round)
+    sealed = reference.seal(masks)
+    for client, each in enumerate(sealed):
+        reference.server.take_receipt(each.receipt, reference.round, sender=client)
+    expected = reference.server.open(summed(reference, sealed).close().to_bytes(reference.round), reference.round)
+    assert opened.values.tolist() == expected.values.tolist()
+
+
+def test_a_receipt_keeps_its_pad_through_bytes_and_out_of_logs():
+    round_ = a_round("insecure-test")
+    for mask in masks_of("blocks", round_, None):
+        signed = Receipt(1, 2**60, new_pad(mask))
+        again = Receipt.from_bytes(signed.to_bytes(round_), round_)
+        assert again == signed
+        assert again != replace(signed, pad=new_pad(mask))
+        assert signed.pad.seed.hex() not in repr(signed)
+        assert repr(signed.pad.seed) not in repr(signed)
+    assert Receipt.from_bytes(Receipt(1, 5).to_bytes(round_), round_) == Receipt(1, 5)
+
+
+def test_half_a_pad_is_rejected():
+    round_ = a_round("insecure-test")
+    mask = Mask.prefix(2, size=SIZE, block=round_.block)
+    other = Mask.prefix(round_.blocks + 1, size=SIZE + 5 * round_.block, block=round_.block)
+    for pad in (Pad(b"short", mask), Pad(b"", mask), Pad(bytes(SEED_BYTES), other)):
+        with pytest.raises(Rejected):
+            Receipt.from_bytes(Receipt(0, 5, pad).to_bytes(round_), round_)
+
+
+def test_a_model_that_is_encrypted_whole_needs_no_pad():
+    cluster = Cluster(padded=True)
+    for each in cluster.seal(masks_of("full", cluster.round, None)):
+        assert Receipt.from_bytes(each.receipt, cluster.round).pad is None

@@ -194,7 +194,6 @@ class TestDeadline:
                 "grace": 0.0,
                 "slack": 0.0,
                 "layout": layout,
-                "rest": "plain",  # so that no budget is beyond what three have
                 "max_mi": -1,
                 "C": 1.0,
                 "B": 0.0,

@@ -78,11 +78,11 @@ def test_without_its_pads_a_sum_says_nothing_about_the_rest():
     sealed = cluster.seal(half(cluster))
     aggregate = summed(cluster, sealed).close()
     pads = [Receipt.from_bytes(each.receipt, cluster.round).pad for each in sealed]
-    opened = open_aggregate(aggregate, cluster.round, cluster.secret, None, pads=pads)
+    _, opened = open_aggregate(aggregate, cluster.round, cluster.secret, None, pads=pads)
     assert (np.abs(opened - opened[0]) <= CLIENTS).all()
     rest = ~aggregate.common.to_array()
     for known in ([], pads[:-1]):  # even whoever knows all pads but one
-        seen = open_aggregate(aggregate, cluster.round, cluster.secret, None, pads=known)[rest]
+        seen = open_aggregate(aggregate, cluster.round, cluster.secret, None, pads=known)[1][rest]
         high = np.count_nonzero(seen > 0) / seen.size
         assert abs(high - 0.5) < 5 * 0.5 / np.sqrt(seen.size)
 
@@ -103,6 +103,48 @@ def test_only_the_whole_sum_comes_out_of_blocks_that_one_client_encrypted():
     seen = opened - sum(uploads[client].plain for client in (0, 1, 3))
     true = model_format(cluster.round).encode(cluster.models[2], cluster.round.weights[2])
     assert not (wrap(seen, cluster.round) == true).any()
+
+
+@pytest.mark.parametrize("lone", ["padder", "encrypter"])
+@pytest.mark.parametrize("shift", [1, 2**20, 2**30, 2**31 - 2**26, 2**31 - 1])
+def test_nothing_can_be_moved_between_ciphertexts_and_rest(lone, shift):
+    """If it could, whether the sum still verifies would tell if one client's value and the shift overflow a slot."""
+    cluster = Cluster(padded=True)
+    blocks = cluster.round.blocks
+    masks = [
+        Mask.prefix(blocks if (client == 2) == (lone == "encrypter") else 0, size=SIZE, block=cluster.round.block)
+        for client in range(CLIENTS)
+    ]
+    sealed = cluster.seal(masks)
+    for client, each in enumerate(sealed):
+        cluster.server.take_receipt(each.receipt, cluster.round, sender=client)
+    true = summed(cluster, sealed).close()
+    moved, plain = np.zeros(SIZE, dtype=np.int64), true.plain.copy()
+    moved[7], plain[7] = shift, plain[7] - shift
+    wrong = replace(true, ciphertexts=cluster.public.add_plain(true.ciphertexts, moved), plain=plain)
+    with pytest.raises(Rejected) as refusal:
+        cluster.server.open(wrong.to_bytes(cluster.round), cluster.round)
+    assert refusal.value.code == "receipts-mismatch"
+    assert cluster.server.open(true.to_bytes(cluster.round), cluster.round)
+
+
+def test_sums_that_do_not_decrypt_and_sums_that_do_not_match_are_refused_alike():
+    """A difference would tell, of any ciphertext, whether what is in it is in range: enough to read it bit by bit."""
+    cluster = Cluster(padded=True)
+    sealed = cluster.seal(half(cluster))
+    for client, each in enumerate(sealed):
+        cluster.server.take_receipt(each.receipt, cluster.round, sender=client)
+    true = summed(cluster, sealed).close()
+    garbage = np.random.default_rng(0).integers(0, 256, true.ciphertexts.shape, dtype=np.uint8)
+    garbage[:, 0] = garbage[:, -1] = 0  # below the modulus, at whichever end its high bytes are
+    wrongs = [replace(true, plain=true.plain + 1), replace(true, ciphertexts=garbage)]
+    wrongs.append(replace(true, ciphertexts=np.zeros_like(true.ciphertexts)))
+    told = set()
+    for wrong in wrongs:
+        with pytest.raises(Rejected) as refusal:
+            cluster.server.open(wrong.to_bytes(cluster.round), cluster.round)
+        told.add((refusal.value.code, str(refusal.value)))
+    assert len(told) == 1
 
 
 def test_a_pad_that_is_not_the_uploads_is_caught():
@@ -134,13 +176,13 @@ def test_who_pads_and_who_does_not_may_meet_in_one_sum():
 def test_a_receipt_keeps_its_pad_through_bytes_and_out_of_logs():
     round_ = a_round("insecure-test")
     for mask in masks_of("blocks", round_, None):
-        signed = Receipt(1, 2**60, new_pad(mask))
+        signed = Receipt(1, 2**60, 3, new_pad(mask))
         again = Receipt.from_bytes(signed.to_bytes(round_), round_)
         assert again == signed
         assert again != replace(signed, pad=new_pad(mask))
         assert signed.pad.seed.hex() not in repr(signed)
         assert repr(signed.pad.seed) not in repr(signed)
-    assert Receipt.from_bytes(Receipt(1, 5).to_bytes(round_), round_) == Receipt(1, 5)
+    assert Receipt.from_bytes(Receipt(1, 5, 3).to_bytes(round_), round_) == Receipt(1, 5, 3)
 
 
 def test_half_a_pad_is_rejected():
@@ -149,7 +191,7 @@ def test_half_a_pad_is_rejected():
     other = Mask.prefix(round_.blocks + 1, size=SIZE + 5 * round_.block, block=round_.block)
     for pad in (Pad(b"short", mask), Pad(b"", mask), Pad(bytes(SEED_BYTES), other)):
         with pytest.raises(Rejected):
-            Receipt.from_bytes(Receipt(0, 5, pad).to_bytes(round_), round_)
+            Receipt.from_bytes(Receipt(0, 5, 3, pad).to_bytes(round_), round_)
 
 
 def test_a_model_that_is_encrypted_whole_needs_no_pad():

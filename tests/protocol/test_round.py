@@ -127,7 +127,7 @@ def test_clients_that_hold_the_key_open_the_same_sum(expected):
     for client, sealed in enumerate(cluster.seal(masks_of("blocks", cluster.round, None))):
         total.add(sealed.upload, sender=client)
     message = Aggregate.from_bytes(total.close().to_bytes(cluster.round), cluster.round)
-    values = open_aggregate(message, cluster.round, cluster.secret, None)
+    _, values = open_aggregate(message, cluster.round, cluster.secret, None)
     assert read_model(values, 1.0, cluster.round).tobytes() == expected
 
 
@@ -282,7 +282,7 @@ class TestFaults:
             with pytest.raises(Rejected, match="already"):
                 total.add(sealed[client].upload, sender=client)
         message = Aggregate.from_bytes(total.close().to_bytes(cluster.round), cluster.round)
-        values = open_aggregate(message, cluster.round, cluster.secret, None)
+        _, values = open_aggregate(message, cluster.round, cluster.secret, None)
         assert read_model(values, 1.0, cluster.round).tobytes() == expected
 
     @given(st.data())

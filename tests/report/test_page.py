@@ -56,6 +56,14 @@ def test_everything_of_a_run_is_on_its_page(played):
     require_drawable(page)
 
 
+def test_it_says_whether_the_rest_was_padded_or_in_the_clear(run):
+    assert any("Under pads" in sentence for sentence in run_page(read_folder(run)).findings)
+    told = json.loads((run / "run.json").read_text())
+    told["config"]["rest"] = "plain"
+    (run / "run.json").write_text(json.dumps(told))
+    assert any("In the clear" in sentence for sentence in run_page(read_folder(run)).findings)
+
+
 def test_a_fleet_has_no_layers_and_says_why(fleet):
     page = run_page(read_folder(fleet))
     assert charts_of(page) == {"accuracy", "map", "timeline", "encrypted", "covered", "traffic"}

@@ -49,7 +49,7 @@ def ledger(request, store) -> Ledger:
     registry = Registry(store)
     for number in (0, 1):
         registry.add_round(a_round(number), WHO)
-        Openings(store, 3).claim(place_of(a_round(number)), b"digest", WHO)
+        Openings(store, 3, 12).claim(place_of(a_round(number)), b"digest", WHO)
     return DatabaseLedger(store, bytes(32), WHO)
 
 
@@ -58,20 +58,20 @@ def ranking(*order: int) -> Ranking:
 
 
 def test_receipts_are_kept_once_a_client_and_by_round(ledger):
-    padded = Receipt(1, 7, new_pad(Mask([False], 4, 4)))
-    assert ledger.keep_receipt(a_round(), Receipt(0, 2**61 - 2))
-    assert not ledger.keep_receipt(a_round(), Receipt(0, 2**61 - 2))
-    assert not ledger.keep_receipt(a_round(), Receipt(0, 7))
+    padded = Receipt(1, 7, 5, new_pad(Mask([False], 4, 4)))
+    assert ledger.keep_receipt(a_round(), Receipt(0, 2**61 - 2, 5))
+    assert not ledger.keep_receipt(a_round(), Receipt(0, 2**61 - 2, 5))
+    assert not ledger.keep_receipt(a_round(), Receipt(0, 7, 5))
     assert ledger.keep_receipt(a_round(), padded)
-    assert ledger.keep_receipt(a_round(1), Receipt(0, 8))
-    assert dict(ledger.receipts(a_round())) == {0: Receipt(0, 2**61 - 2), 1: padded}
+    assert ledger.keep_receipt(a_round(1), Receipt(0, 8, 5))
+    assert dict(ledger.receipts(a_round())) == {0: Receipt(0, 2**61 - 2, 5), 1: padded}
     assert dict(ledger.receipts(a_round(2))) == {}
 
 
 def test_pads_are_forgotten_when_their_round_is_opened(ledger):
     for client in (0, 1):
-        assert ledger.keep_receipt(a_round(), Receipt(client, 7, new_pad(Mask([False], 4, 4))))
-    assert ledger.keep_receipt(a_round(1), Receipt(0, 8, new_pad(Mask([False], 4, 4))))
+        assert ledger.keep_receipt(a_round(), Receipt(client, 7, 5, new_pad(Mask([False], 4, 4))))
+    assert ledger.keep_receipt(a_round(1), Receipt(0, 8, 5, new_pad(Mask([False], 4, 4))))
     ledger.keep_opened(a_round(), Opened(np.arange(4), 1.0, (0, 1)))
     assert all(receipt.pad is None for receipt in ledger.receipts(a_round()).values())
     assert ledger.receipts(a_round(1))[0].pad is not None
@@ -79,11 +79,11 @@ def test_pads_are_forgotten_when_their_round_is_opened(ledger):
 
 def test_a_pad_that_comes_after_the_opening_is_not_kept_either(store):
     Registry(store).add_round(a_round(), WHO)
-    Openings(store, 3).claim(place_of(a_round()), b"digest", WHO)
+    Openings(store, 3, 12).claim(place_of(a_round()), b"digest", WHO)
     ledger = DatabaseLedger(store, bytes(32), WHO)
     ledger.keep_opened(a_round(), Opened(np.arange(4), 1.0, (0,)))
-    assert ledger.keep_receipt(a_round(), Receipt(1, 7, new_pad(Mask([False], 4, 4))))
-    assert ledger.receipts(a_round())[1] == Receipt(1, 7)
+    assert ledger.keep_receipt(a_round(), Receipt(1, 7, 5, new_pad(Mask([False], 4, 4))))
+    assert ledger.receipts(a_round())[1] == Receipt(1, 7, 5)
 
 
 def test_a_round_is_opened_once(ledger):
@@ -110,7 +110,7 @@ def test_of_many_receipts_at_once_one_is_kept(store):
     Registry(store).add_round(a_round(), WHO)
     ledger, kept = DatabaseLedger(store, bytes(32), WHO), []
     threads = [
-        threading.Thread(target=lambda value=value: kept.append(ledger.keep_receipt(a_round(), Receipt(0, value))))
+        threading.Thread(target=lambda value=value: kept.append(ledger.keep_receipt(a_round(), Receipt(0, value, 5))))
         for value in range(20)
     ]
     for thread in threads:
@@ -123,7 +123,7 @@ def test_of_many_receipts_at_once_one_is_kept(store):
 
 def test_of_many_openings_at_once_one_is_kept(store):
     Registry(store).add_round(a_round(), WHO)
-    Openings(store, 3).claim(place_of(a_round()), b"digest", WHO)
+    Openings(store, 3, 12).claim(place_of(a_round()), b"digest", WHO)
     ledger, outcomes = DatabaseLedger(store, bytes(32), WHO), []
 
     def keep() -> None:

@@ -191,7 +191,7 @@ class TestWhatIsAskedFor:
         whole = played.upload(round_)
         for bad in (np.zeros_like(whole.ciphertexts), np.full_like(whole.ciphertexts, 255)):
             wrong = replace(whole, ciphertexts=bad)
-            assert refusal_of(lambda wrong=wrong: played.open(wrong, round_)).code == "does-not-decrypt"
+            assert refusal_of(lambda wrong=wrong: played.open(wrong, round_)).code == "receipts-mismatch"
         assert played.open(whole, round_)
 
     def test_a_missing_receipt_a_stranger_and_a_doubled_contributor(self, played, round_):

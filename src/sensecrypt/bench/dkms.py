@@ -139,7 +139,8 @@ class _Rounds:
             aggregator.register_round(round_)
         for client, values in self._values.items():
             with self._running.party("client", f"client-{client}") as party:
-                signed = Receipt(client, receipt(values, party.receipt_seed(round_)))
+                value = receipt(values, party.receipt_seed(round_))
+                signed = Receipt(client, value, value)
                 party.send_receipt(signed.to_bytes(round_), round_)
         return round_
 

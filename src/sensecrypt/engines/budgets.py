@@ -78,8 +78,8 @@ class Budgets:
                     slack=self._config.slack,
                     grace=self._config.grace,
                 )
-            if not self._config.padded:
-                # No block may be encrypted by fewer than `min_contributors`: one alone could be told by subtraction.
-                rank = min(self._config.min_contributors, members.size)
-                budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
+            # No block may be encrypted by fewer than `min_contributors`: one alone could be told by subtraction where
+            # the rest is plain, and where it is padded by a member who sends what overflows, or does not.
+            rank = min(self._config.min_contributors, members.size)
+            budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
         return budgets

@@ -69,7 +69,7 @@ def play_cluster(
     hidden = Mask(aggregate.mask.flags, aggregate.mask.size, aggregate.mask.block, order)
     notes.server |= {
         "union_share": hidden.share,
-        "lonely_blocks": lonely_blocks(total, parties.config),
+        "lonely_blocks": lonely_blocks(total, parties.config.min_contributors),
     }
     _distribute(parties, notes, model, message)
     if refresh is not None:

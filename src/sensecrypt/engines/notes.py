@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sensecrypt.config import RunConfig
 from sensecrypt.engines.outcome import Record
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.aggregator import RoundSum
@@ -46,11 +45,9 @@ def grow(record: Record, more: Record) -> None:
             record[key] = value
 
 
-def lonely_blocks(total: RoundSum, config: RunConfig) -> int:
-    """Blocks that too few encrypted: with the others' help, subtraction may read them, unless these pad them."""
-    if config.padded:
-        return 0
-    encrypting, least = total.encrypted_contributors, config.min_contributors
+def lonely_blocks(total: RoundSum, least: int) -> int:
+    """Blocks that somebody encrypted but too few: with the others' help, subtraction may read them."""
+    encrypting = total.encrypted_contributors
     return int(np.count_nonzero((encrypting > 0) & (encrypting < min(least, len(total.contributors)))))
 
 

@@ -72,7 +72,7 @@ def observe_run(folder: RunFolder, *, number: int, client: int, adversary: str) 
         back = run.own(client, number) if shared else run.subtracted(client, number, colluder)
         lost = int(np.count_nonzero(hidden))
         recovered = float(np.count_nonzero(hidden & ~np.isnan(back)) / lost) if lost else 0.0
-        after = np.where(hidden, back, after)
+        after = np.where(np.isnan(after), back, after)
     before = run.model_before(client, number, colluder, aggregates=aggregates)
     steps = run.config.local_epochs * -(-run.samples[client] // run.config.batch_size)
     scale = run.config.learning_rate * steps

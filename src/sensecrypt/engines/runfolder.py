@@ -19,7 +19,7 @@ from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import write_whole
 from sensecrypt.protocol.envelope import seal, unseal_any
 
-VERSION = 1
+VERSION = 2
 
 
 class RunFolder:

@@ -101,6 +101,7 @@ def _party(name: str, url: str) -> str:
     return (
         f'url = "{url}"\ncertificate = "{pki}/{name}.crt"\nkey = "{pki}/{name}.key"\nauthority = "{pki}/ca.crt"\n'
         'state = "state"\n'
+        "tell_accuracy = true  # everybody is on this machine; in earnest, see docs/deployment.md\n"
     )
 
 

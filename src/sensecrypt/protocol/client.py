@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,8 @@ SENSITIVITY_FRACTION_BITS = {16: 14, 32: 30, 64: 30}
 class Sealed:
     """What a client sends in a round: `upload` to the aggregator, `receipt` to the key server."""
 
-    upload: bytes
-    receipt: bytes
+    upload: bytes = field(repr=False)
+    receipt: bytes = field(repr=False)  # holds the pad's seed
     encrypted_blocks: int
 
 
@@ -105,12 +105,15 @@ def _seal(
         problem = f"is for {mask.size:,} parameters in blocks of {mask.block}"
         raise InvalidInput("mask", problem, f"this round has {round_.size:,} in blocks of {round_.block}")
     in_slots = values if mask.order is None else values[mask.order]
-    hidden = np.repeat(mask.flags, mask.block)[: mask.size]
+    bare = Mask(mask.flags, mask.size, mask.block)
+    hidden = bare.to_array()
     ciphertexts = np.empty((0, round_.profile.ciphertext_bytes), dtype=np.uint8)
     if mask.blocks:
         ciphertexts = key.encrypt(in_slots[hidden])
-    pad = new_pad(mask) if padded and not hidden.all() else None
+    pad = new_pad(bare) if padded and not hidden.all() else None
     rest = in_slots if pad is None else wrap(in_slots + pad.values(round_), round_)
-    upload = Upload(client, Mask(mask.flags, mask.size, mask.block), ciphertexts, rest[~hidden])
-    signed = Receipt(client, receipt(values, seed), pad)
+    upload = Upload(client, bare, ciphertexts, rest[~hidden])
+    whole = receipt(values, seed)
+    encrypted = whole if hidden.all() else receipt(np.where(mask.to_array(), values, 0), seed)
+    signed = Receipt(client, whole, encrypted, pad)
     return Sealed(upload.to_bytes(round_), signed.to_bytes(round_), mask.blocks)

@@ -122,30 +122,34 @@ class Receipt:
 
     Attributes:
         client: who.
-        value: the check sum over its whole upload.
+        value: the check sum over all its values.
+        encrypted: the check sum over those that it encrypted. Without it, whoever adds could move a part of a value
+            from the ciphertexts to the rest, and learn from the answer whether one of them overflowed.
         pad: what hides the part that it did not encrypt; None: nothing does, or there is no such part.
     """
 
     client: int
     value: int
+    encrypted: int
     pad: Pad | None = None
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message."""
         seed, mask = (b"", Mask.prefix(0, size=1)) if self.pad is None else (self.pad.seed, self.pad.mask)
-        header = {**round_.header, "client": self.client, "value": self.value, "prefix": _prefix(mask)}
+        sums = {"value": self.value, "encrypted": self.encrypted}
+        header = {**round_.header, "client": self.client, **sums, "prefix": _prefix(mask)}
         return seal("receipt", header, {"pad": np.frombuffer(seed, dtype=np.uint8), "mask": _bits(mask)})
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Receipt:
         """Read a message of this round, or raise `Rejected`."""
-        header = {**_ROUND_FIELDS, "client": int, "value": int, "prefix": int}
+        header = {**_ROUND_FIELDS, "client": int, "value": int, "encrypted": int, "prefix": int}
         fields, arrays = unseal(data, "receipt", header=header, tensors={"pad": _BITS, "mask": _BITS})
         _require_round(fields, round_)
         seed, mask = arrays["pad"].tobytes(), _read_mask(fields["prefix"], arrays["mask"], round_)
         if len(seed) not in (0, SEED_BYTES) or (not seed and mask.blocks):
             raise Rejected("a receipt with half a pad")
-        return cls(fields["client"], fields["value"], Pad(seed, mask) if seed else None)
+        return cls(fields["client"], fields["value"], fields["encrypted"], Pad(seed, mask) if seed else None)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,11 @@ def open_aggregate(
     *,
     pads: Iterable[Pad] = (),
     workers: int = 1,
-) -> Ints:
+) -> tuple[Ints, Ints]:
     """Decrypt what somebody encrypted, add what somebody did not without its pads, and undo the order.
+
+    Returns:
+        The sums over those who encrypted, 0 where nobody did; and the sums over everybody.
 
     Args:
         aggregate: the sum.
@@ -33,15 +36,18 @@ def open_aggregate(
         pads: of the contributors who padded.
         workers: processes.
     """
-    in_slots = -sum_of(pads, round_)
-    in_slots[~aggregate.common.to_array()] += aggregate.plain
-    in_slots = wrap(in_slots, round_)
+    encrypted, rest = np.zeros(round_.size, dtype=np.int64), -sum_of(pads, round_)
+    rest[~aggregate.common.to_array()] += aggregate.plain
     if aggregate.mask.blocks:
         try:
             decrypted = secret.decrypt(aggregate.ciphertexts, aggregate.mask.count, workers=workers)
-            in_slots[aggregate.mask.to_array()] += decrypted
         except InvalidCiphertext as error:
             raise Rejected(f"the aggregate does not decrypt: {error.problem}", code="does-not-decrypt") from None
+        encrypted[aggregate.mask.to_array()] = decrypted
+    return _in_order(encrypted, order), _in_order(wrap(encrypted + rest, round_), order)
+
+
+def _in_order(in_slots: Ints, order: checks.IntVector | None) -> Ints:
     if order is None:
         return in_slots
     values = np.empty_like(in_slots)

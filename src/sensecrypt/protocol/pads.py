@@ -46,8 +46,8 @@ class Pad:
 
 
 def new_pad(mask: Mask) -> Pad:
-    """A pad with a seed from the operating system."""
-    return Pad(secrets.token_bytes(SEED_BYTES), Mask(mask.flags, mask.size, mask.block))
+    """A pad for an upload that encrypts `mask`, in slot space; its seed comes from the operating system."""
+    return Pad(secrets.token_bytes(SEED_BYTES), mask)
 
 
 def wrap(values: Ints, round_: Round) -> Ints:

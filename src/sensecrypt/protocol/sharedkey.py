@@ -33,6 +33,6 @@ class SharedKeyClients(KeyServer):
         """What any client does with the aggregate."""
         aggregate = Aggregate.from_bytes(data, round_)
         order = self.order(round_.run, round_.cluster) if round_.purpose == "model" else None
-        values = open_aggregate(aggregate, round_, self._secret, order, workers=workers)
+        _, values = open_aggregate(aggregate, round_, self._secret, order, workers=workers)
         weight = sum(round_.weights[client] for client in aggregate.contributors)
         return Opened(values, weight, aggregate.contributors)

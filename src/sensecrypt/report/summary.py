@@ -112,12 +112,12 @@ def _encrypted(outcome: Outcome) -> str:
 
 def _exposed(outcome: Outcome) -> list[str]:
     told = outcome.summary()
-    clear, uncovered = 1 - told["encrypted_share"], 1 - told["coverage"]
+    rest, uncovered = 1 - told["encrypted_share"], 1 - told["coverage"]
     sentences = ["Nothing travelled in the clear."]
-    if clear > 0:
+    if rest > 0:
+        how = "Under pads, which the key server took off the sums" if outcome.config.padded else "In the clear"
         sentences = [
-            f"In the clear: {percent(clear)} of the parameters, which hold {percent(max(0.0, uncovered))} of the "
-            "sensitivity."
+            f"{how}: {percent(rest)} of the parameters, which hold {percent(max(0.0, uncovered))} of the sensitivity."
         ]
     lonely = sum(record.get("lonely_blocks", 0) for record in outcome.log if "server" in record)
     least = outcome.config.min_contributors

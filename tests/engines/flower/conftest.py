@@ -128,7 +128,7 @@ class LoopFleet:
         path = self.folder / f"{name}.toml"
         path.write_text(
             f'url = "{self.server.url}"\ncertificate = "{crt}"\nkey = "{key}"\n'
-            f'authority = "{self.server.pki / "ca.crt"}"\nstate = "state-{name}"\n{more}'
+            f'authority = "{self.server.pki / "ca.crt"}"\nstate = "state-{name}"\ntell_accuracy = true\n{more}'
         )
         return read_party(path)
 

@@ -23,7 +23,7 @@ def test_rounds_and_attempts_follow_each_other(diary):
     diary.begin(FIRST)
     diary.begin(replace(FIRST, attempt=2))
     diary.begin(SECOND)
-    diary.begin(replace(SECOND, number=4, start=(0, 0)))  # it was away meanwhile, or the rounds failed
+    diary.begin(replace(SECOND, number=4, start=(3, 0)))  # it was away meanwhile
     diary.require_latest(replace(SECOND, start=(4, 1)))
 
 
@@ -38,10 +38,21 @@ def test_nothing_is_played_twice_or_backwards(diary, again):
 def test_an_older_model_is_not_started_from(diary):
     diary.begin(replace(SECOND, number=5, start=(4, 0)))
     for start in (None, (0, 0), (3, 9)):
-        with pytest.raises(Rejected, match="was asked for after one of round 4"):
+        with pytest.raises(Rejected, match="from the model of the round before"):
             diary.begin(replace(SECOND, number=6, start=start))
         with pytest.raises(Rejected, match="was asked for after one of round 4"):
             diary.require_latest(replace(SECOND, number=6, start=start))
+
+
+@pytest.mark.parametrize("start", [None, (1, 0), (3, 0), (7, 0)])
+def test_two_rounds_never_start_from_one_model(diary, start):
+    """One opened with a client and one without it would differ by just that client."""
+    diary.begin(replace(SECOND, number=2, start=(1, 0)))
+    with pytest.raises(Rejected, match="from the model of the round before"):
+        diary.begin(replace(SECOND, number=3, start=start))
+    with pytest.raises(Rejected, match="from the model of the round before"):
+        diary.begin(replace(SECOND, number=9, start=start))
+    diary.begin(replace(SECOND, number=3, start=(2, 1)))
 
 
 def test_it_is_kept_over_processes(diary, tmp_path):

@@ -1,7 +1,8 @@
 """What a client remembers of a run: the last attempt that it played, and where it started.
 
-An aggregator that asks for an earlier round again, for the same one with another budget, or for training from an older
-model could compare the answers. So every attempt is played once, in order, and nobody goes back.
+An aggregator that asks for an earlier round again, for the same one with another budget, or for training from one model
+in two rounds could compare the answers. So every attempt is played once, in order, each round from the model of the
+round before, and nobody goes back.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class Diary:
             raise Rejected(
                 f"round {now[0]}, attempt {now[1]} was asked for after round {played[0]}, attempt {played[1]}"
             )
+        if (assignment.start or _BEFORE)[0] != now[0] - 1:
+            raise Rejected(f"round {now[0]} starts from the model of the round before, and from no other")
         self.require_latest(assignment)
         make_folder(self._folder)
         write_whole(self._path, json.dumps({"played": now, "start": list(assignment.start or _BEFORE)}).encode())

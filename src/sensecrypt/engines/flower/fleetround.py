@@ -34,8 +34,8 @@ from sensecrypt.services.dkms.client import DkmsClient
 
 MAX_ATTEMPTS = 3
 _FINAL = (
-    *("receipts-mismatch", "does-not-decrypt", "too-few-contributors", "doubled-contributor", "no-receipt"),
-    *("superseded", "claimed", "rejected", "too-many-failures"),
+    *("receipts-mismatch", "too-few-contributors", "doubled-contributor", "no-receipt"),
+    *("superseded", "claimed", "rejected", "too-many-failures", "run-closed"),
 )
 LOOK_SECONDS = 60.0  # for a node that is new to say who it is
 _PAUSE = 2.0
@@ -123,7 +123,7 @@ class Collecting:
         if self.after is not None and self.sensitivities is not None and self.sensitivities.contributors:
             sensitivity = self.sensitivities.close().to_bytes(self.after)
         grow(self.notes.server, {"aggregate_seconds": work_seconds() - start})
-        lonely = lonely_blocks(self.total, config)
+        lonely = lonely_blocks(self.total, config.min_contributors)
         self.notes.server |= {"union_share": aggregate.mask.share, "lonely_blocks": lonely}
         round_ = self.round
         return Closed(round_.cluster, round_.number, round_.attempt, model, sensitivity, self.notes.records())

@@ -60,6 +60,8 @@ class Member:
         """Prove who this is, and describe its data for clustering."""
         config, row, facts = self._settings.config, np.empty(0), {}
         if config.clustering == "auto":
+            if config.sensitivities == "clear" and not self._party.clear_sensitivities:
+                raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
             seed = self._dkms.sketch_seed(self._settings.run) if config.sensitivities == "sketch" else None
             described = describe_data(self._world, self.client, self._initial, seed)
             row, facts = described.row, described.facts
@@ -89,7 +91,7 @@ class Member:
         round_ = self._round(assignment, "model")
         vector, received = self._start(assignment)
         facts: Record = {"bytes_down": received}
-        if assignment.start is not None:
+        if assignment.start is not None and self._party.tell_accuracy:
             facts["accuracy"] = self._accuracy(vector)
         refresh = None
         if assignment.refresh:
@@ -117,13 +119,16 @@ class Member:
         make_folder(folder.path)
         folder.save_model(assignment.cluster, vector, layout(self._share.build()))
         digest = hashlib.sha256(vector.tobytes()).hexdigest().encode()
-        facts = {"bytes_down": received, "accuracy": self._accuracy(vector)}
+        facts: Record = {"bytes_down": received}
+        if self._party.tell_accuracy:
+            facts["accuracy"] = self._accuracy(vector)
         return {"facts": facts_to_bytes(facts), "model_sha256": digest}
 
     def _send(self, done: Done, round_: Round, after: Round | None, facts: Record) -> Parts:
         if done.model is None or done.facts is None:
             raise Rejected(done.failure or "nothing came of it")
-        if done.facts["encrypted_share"] < self._party.least_share and self._settings.config.policy != "plaintext":
+        pads_alone = self._settings.config.policy == "plaintext" and self._world.padded
+        if done.facts["encrypted_share"] < self._party.least_share and not pads_alone:
             told = f"{done.facts['encrypted_share']:.0%} would be encrypted, this client wants"
             raise Rejected(f"{told} {self._party.least_share:.0%}: its budget is {done.facts['budget']:.2f}")
         self._dkms.send_receipt(done.model.receipt, round_)

@@ -31,7 +31,7 @@ NEEDED = {  # what a reply of each kind must tell: budgets and tables are made o
         *("train_seconds", "sensitivity_seconds", "select_seconds", "bytes_up", "bytes_down", *_SEALING),
         *("encrypted_share", "coverage", "budget", "decided_by", "feasible"),
     },
-    "finish": {"accuracy"},
+    "finish": set[str](),
 }
 _WORDS = {"decided_by"}
 _FLAGS = {"feasible"}

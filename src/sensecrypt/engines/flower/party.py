@@ -9,6 +9,8 @@ cpus = 4                       # a client's device, if it wants to tell
 bandwidth = 50                 # megabytes a second
 least_share = 0.2              # of its model, which a client encrypts or else sends nothing
 rest = "padded"                # how a client sends what it does not encrypt; "plain": as the run says
+clear_sensitivities = false    # whether it sends them so if a run asks for it: they tell its labels
+tell_accuracy = false          # whether it tells the aggregator how good models are on its data: so do these
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from sensecrypt.services.dkms.client import DkmsClient
 from sensecrypt.tomlfile import read_toml, refuse_unknown
 
 _PATHS = ("certificate", "key", "authority", "state")
-_KEYS = ("url", *_PATHS, "cpus", "bandwidth", "least_share", "rest")
+_FLAGS = ("clear_sensitivities", "tell_accuracy")
+_KEYS = ("url", *_PATHS, "cpus", "bandwidth", "least_share", "rest", *_FLAGS)
 LEAST_SHARE = 0.1
 _TRIES = 9  # 100 s in all: as long as a key service may take to come back
 
@@ -41,6 +44,8 @@ class Party:
         bandwidth: likewise.
         least_share: of the model; a client sends nothing of which less is encrypted.
         rest: `padded`: a client pads what it does not encrypt, whatever a run says; `plain`: if the run says so.
+        clear_sensitivities: whether a client sends its sensitivities in the clear where a run asks for it.
+        tell_accuracy: whether it tells the aggregator how good models are on its own data.
     """
 
     url: str
@@ -52,6 +57,8 @@ class Party:
     bandwidth: float | None = None
     least_share: float = LEAST_SHARE
     rest: str = "padded"
+    clear_sensitivities: bool = False
+    tell_accuracy: bool = False
 
     def connect(self) -> DkmsClient:
         """Talk to the key service as this party, with patience."""
@@ -76,4 +83,7 @@ def read_party(path: Path) -> Party:
         settings["least_share"] = checks.number(f"{path}: least_share", settings["least_share"], low=0.0, high=1.0)
     if "rest" in settings:
         checks.choice(f"{path}: rest", settings["rest"], ("padded", "plain"))
+    for name in _FLAGS:
+        if not isinstance(settings.get(name, False), bool):
+            raise InvalidInput(f"{path}: {name}", f"is {settings[name]!r}", "write true or false")
     return Party(**settings)

@@ -138,14 +138,15 @@ def _finish(aggregator: Aggregator, state: FleetState) -> tuple[list[Record], li
         cluster = int(state.labels[client])
         try:
             parts = unpack(reply.content, needed={"facts", "model_sha256"})
-            accuracy = facts_from_bytes(parts["facts"], "finish")["accuracy"]
+            accuracy = facts_from_bytes(parts["facts"], "finish").get("accuracy")
             if not _DIGEST.fullmatch(parts["model_sha256"]):
                 raise Rejected("a hash that is none")
         except Rejected as error:
             _LOG.warning("client %d did not finish: %s", client, error)
             continue
         told[cluster].append(parts["model_sha256"].decode())
-        records.append({"round": int(state.latest[cluster][0]), "evaluated": client, "accuracy": accuracy})
+        if accuracy is not None:
+            records.append({"round": int(state.latest[cluster][0]), "evaluated": client, "accuracy": accuracy})
     for cluster, digests in enumerate(told):
         if len(set(digests)) > 1:
             _LOG.warning("clients of cluster %d tell different models; do they run the same version?", cluster)

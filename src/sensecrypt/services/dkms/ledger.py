@@ -92,6 +92,12 @@ class DatabaseLedger:
             found[client] = Receipt.from_bytes(self._sealer.open(kept, label, *place.all, client), round_)
         return found
 
+    def signed(self, round_: Round) -> list[int]:
+        """Whose receipts there are, ascending."""
+        sql = f"SELECT client FROM receipts {_ATTEMPT} ORDER BY client"  # noqa: S608  (constants)
+        rows = self._store.run(lambda transaction: transaction.rows(sql, *place_of(round_).all))
+        return [client for (client,) in rows]
+
     def was_opened(self, round_: Round) -> bool:
         """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
         return self._store.run(lambda transaction: _is_opened(transaction, place_of(round_)))

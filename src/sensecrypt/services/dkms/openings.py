@@ -26,10 +26,12 @@ class Openings:
     Attributes:
         store: where they are.
         failures: how many of a round's sums may fail after decryption.
+        run_failures: how many of a run's: each answers one question about what was sent.
     """
 
     store: Store
     failures: int
+    run_failures: int
 
     def claim(self, place: Place, digest: bytes, who: Identity) -> Acknowledgement | None:
         """Enter decryption with the sum of that hash; what came out if this very sum was opened before."""
@@ -46,6 +48,9 @@ class Openings:
             _check_latest(transaction, place)
             if failures >= self.failures:
                 raise refused("too-many-failures", f"{failures} sums of this round have failed")
+            failed = (transaction.row("SELECT sum(failures) FROM openings WHERE run = ?", place.run) or (0,))[0]
+            if failed >= self.run_failures:
+                raise refused("run-closed", f"{failed} sums of this run have failed")
             if attempt == place.attempt and known not in (None, digest):
                 raise refused("claimed", "another sum of this attempt entered decryption and was not refused")
             if (attempt, known) != (place.attempt, digest):

@@ -20,6 +20,7 @@ class Policy:
         max_parameters: the largest model.
         max_members: the most clients of a run.
         failures_per_round: how many sums that fail after decryption a round may have; then it is closed.
+        failures_per_run: how many a run may have; then it is closed.
         openings_at_once: how many sums may wait for decryption, each holding its body in memory.
         decryptions_per_minute: of all aggregators together.
         requests_per_second: of one certificate, on average.
@@ -34,6 +35,7 @@ class Policy:
     max_parameters: int = 100_000_000
     max_members: int = 10_000
     failures_per_round: int = 3
+    failures_per_run: int = 12
     openings_at_once: int = 4
     decryptions_per_minute: int = 60
     requests_per_second: int = 50
@@ -65,6 +67,7 @@ largest_weight = 0.8          # the largest share of a sum that one member may h
 max_parameters = 100_000_000  # the largest model
 max_members = 10_000          # the most clients of a run
 failures_per_round = 3        # sums that fail after decryption; then the round is closed
+failures_per_run = 12         # of all its rounds; then the run is closed
 openings_at_once = 4          # sums that may wait for decryption
 decryptions_per_minute = 60   # of all aggregators together
 requests_per_second = 50      # of one certificate, on average

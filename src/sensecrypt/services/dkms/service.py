@@ -15,7 +15,7 @@ from sensecrypt.errors import InvalidInput, Rejected, WorkerDied
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.answers import Acknowledgement, read_opened, seal_ranking, seal_seed
 from sensecrypt.protocol.descriptions import describe_round, read_round
-from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.keyserver import MISMATCH, KeyServer
 from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.round import Round
 from sensecrypt.services.dkms.addresses import Place, place_of
@@ -31,7 +31,6 @@ from sensecrypt.services.dkms.registry import Registry, Run, check_run, check_we
 from sensecrypt.services.dkms.store import Store
 from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, generate_key
 
-_AFTER_DECRYPTION = ("receipts-mismatch", "does-not-decrypt")
 T = TypeVar("T")
 _HEADER_BYTES = 1 << 17  # of a message, and whatever else is short in it
 _KEPT_MODELS = 8  # in memory, for members who ask at the same time
@@ -47,7 +46,7 @@ class KeyService:
         self.store, self.policy, self.metrics = store, policy, Metrics()
         self._folder, self._root, self._vault, self._workers = folder, root, vault, workers
         self._registry = Registry(store)
-        self._openings = Openings(store, policy.failures_per_round)
+        self._openings = Openings(store, policy.failures_per_round, policy.failures_per_run)
         self._waiting = threading.BoundedSemaphore(policy.openings_at_once)
         self._decryptions = Buckets(rate=policy.decryptions_per_minute / 60, burst=policy.decryptions_per_minute)
         self._registering, self._keeping = threading.Lock(), threading.Lock()
@@ -99,7 +98,7 @@ class KeyService:
 
     def receipts(self, place: Place, who: Identity) -> list[int]:
         """Whose receipts have arrived."""
-        return sorted(self._ledger(who).receipts(self._registry.round(place)))
+        return self._ledger(who).signed(self._registry.round(place))
 
     def aggregate_limit(self, place: Place) -> int:
         """How long an aggregate of that run can be: every block encrypted and every value plain, and a header."""
@@ -232,11 +231,11 @@ class KeyService:
         try:
             opened = self._server(run, who).open(data, round_, workers=self._workers)
         except Rejected as error:
-            self._openings.release(place, failed=error.code in _AFTER_DECRYPTION)
+            self._openings.release(place, failed=error.code == "receipts-mismatch")
             raise from_rejected(error) from None
-        except InvalidInput as error:
+        except InvalidInput:
             self._openings.release(place, failed=True)
-            raise refused("does-not-decrypt", f"the aggregate {error.problem}") from None
+            raise refused("receipts-mismatch", MISMATCH) from None
         except WorkerDied as error:
             raise refused("decryption-failed", str(error)) from None
         self.metrics.count("decryptions")

@@ -9,6 +9,7 @@ import pytest
 
 from sensecrypt import InvalidInput, sketch
 from sensecrypt.algo import sketching
+from sensecrypt.algo.sketching import turn
 
 SEED = b"sixteen or more."
 CODE = """
@@ -100,3 +101,37 @@ def test_bad_input_is_named(arguments, argument):
     with pytest.raises(InvalidInput) as error:
         sketch(arguments.pop("vector"), **arguments)
     assert error.value.argument == argument
+
+
+class TestTurning:
+    """The second of two hands that a sketch goes through."""
+
+    def test_distances_and_lengths_stay(self):
+        rows = np.random.default_rng(0).normal(size=(6, 256))
+        turned = np.array([turn(row, seed=b"k" * 32) for row in rows])
+        assert np.allclose(turned @ turned.T, rows @ rows.T)
+
+    def test_another_seed_is_another_rotation_and_the_same_seed_the_same(self):
+        row = sketch(np.arange(1.0, 5000.0), seed=b"s" * 32)
+        assert np.array_equal(turn(row, seed=b"k" * 32), turn(row, seed=b"k" * 32))
+        other = turn(row, seed=b"l" * 32)
+        assert abs(other @ turn(row, seed=b"k" * 32)) < 0.3 * (row @ row)
+
+    def test_a_turned_sketch_says_nothing_to_whoever_has_only_the_sketch_seed(self):
+        """Of ten candidates the sketch itself tells the right one; turned, the best match is any of them."""
+        rng = np.random.default_rng(1)
+        candidates = np.abs(rng.normal(size=(10, 3000))) + 3 * (np.arange(3000) // 300 == np.arange(10)[:, None])
+        sketches = np.array([sketch(each, seed=b"s" * 32) for each in candidates])
+        hits = {"bare": 0, "turned": 0}
+        for true in range(10):
+            for key in range(10):
+                shown = turn(sketches[true], seed=bytes([key]) * 32)
+                hits["turned"] += int((sketches @ shown).argmax() == true)
+            hits["bare"] += int((sketches @ sketches[true]).argmax() == true)
+        assert hits["bare"] == 10
+        assert hits["turned"] < 30  # of 100, 10 by chance
+
+    @pytest.mark.parametrize("row", [[np.nan, 1.0], np.ones(1025), []])
+    def test_what_cannot_be_turned(self, row):
+        with pytest.raises(InvalidInput):
+            turn(row, seed=b"k" * 32)

@@ -14,7 +14,8 @@ def test_costs_and_verdicts_for_a_fleet():
     result = CliRunner().invoke(main, [*arguments, "--set", "workers=1"])
     assert result.exit_code == 0, result.output
     entries = {entry["preset"]: entry for entry in json.loads(result.stdout)["entries"]}
-    assert list(entries) == ["plaintext", "paper", "default", "default, randomness ahead", "everything"]
+    presets = ["plaintext", "paper", "default", "default, rest plain", "nothing but pads", "default, randomness ahead"]
+    assert list(entries) == [*presets, "everything"]
     assert entries["plaintext"]["times_plaintext"] == 1.0
     assert entries["paper"]["times_plaintext"] > entries["default"]["times_plaintext"] > 1.0
     learns = {
@@ -23,6 +24,8 @@ def test_costs_and_verdicts_for_a_fleet():
     assert learns["plaintext"]["zero-fill"]
     assert learns["paper"]["sensitivity"]
     assert not any(learns["everything"].values())
+    assert not any(learns["default"].values())
+    assert not any(learns["nothing but pads"].values())
 
 
 def test_a_mistake_is_told_in_one_line():

@@ -51,7 +51,7 @@ def test_the_same_rows_give_the_same_picture(rows):
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_cells_have_names_of_their_own(scale):
     names = [cell.name for cell in cells(read_spec("collusion", scale, {}).settings)]
-    assert len(set(names)) == len(names) == 4
+    assert len(set(names)) == len(names) == 6
 
 
 def test_recorded_runs_give_back_what_only_one_honest_client_encrypted(tmp_path, monkeypatch):

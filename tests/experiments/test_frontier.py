@@ -3,26 +3,29 @@ from __future__ import annotations
 import pytest
 
 from sensecrypt.drawing import style, to_png
-from sensecrypt.experiments.frontier import OURS, PAPER, cells, draw, judge
+from sensecrypt.experiments.frontier import OURS, PAPER, PLAIN, cells, draw, judge
 from sensecrypt.experiments.specs import read_spec
 
 
 def point(family, name, times, share, **found):
     where = {"family": family, "point": name, "times_plaintext": times, "weakest_share": share, "lnacc_half": 0.01}
-    open_ = [{**where, "policy": "plaintext", "adversary": "zero-fill", "lnacc": 1.0}]
+    open_ = [{**where, "policy": "plaintext", "rest": "plain", "adversary": "zero-fill", "lnacc": 1.0}]
+    policy = "plaintext" if share == 0 else "sensecrypt"
     return open_ + [
-        {**where, "policy": "sensecrypt", "adversary": who.replace("_", "-"), "lnacc": lnacc}
+        {**where, "policy": policy, "rest": "padded", "adversary": who.replace("_", "-"), "lnacc": lnacc}
         for who, lnacc in {"prior": 0.1, **found}.items()
     ]
 
 
-def rows(*, whole=2.0, zero_fill=0.2, prototype=0.9, alone=0.1, collusion=0.8, collusion_whole=0.1):
+def rows(*, whole=2.0, zero_fill=0.2, prototype=0.9, alone=0.1, collusion=0.1, bare=0.8, pads=0.1):
     return [
         *point(PAPER, "5% each", 100.0, 0.05, zero_fill=zero_fill, prototype=0.9),
         *point(PAPER, "50% each", 900.0, 0.5, zero_fill=0.1, prototype=prototype),
         *point(PAPER, "everything", 2000.0, 1.0, zero_fill=0.1, prototype=0.1),
+        *point(OURS, "pads alone", 1.01, 0.0, zero_fill=0.1, prototype=pads, collusion=0.1),
         *point(OURS, "0 s", 1.2, 0.2, zero_fill=0.1, prototype=alone, collusion=collusion),
-        *point(OURS, "1 s", whole, 1.0, zero_fill=0.1, prototype=0.1, collusion=collusion_whole),
+        *point(OURS, "1 s", whole, 1.0, zero_fill=0.1, prototype=0.1, collusion=0.1),
+        *point(PLAIN, "0 s", 1.2, 0.2, zero_fill=0.1, prototype=0.1, collusion=bare),
     ]
 
 
@@ -31,7 +34,7 @@ def outcomes(found):
 
 
 def test_outcomes_follow_from_cost_and_from_the_strongest():
-    assert outcomes(rows()) == ["reproduced", "not reproduced", "beyond", "beyond", "beyond"]
+    assert outcomes(rows()) == ["reproduced", "not reproduced", "beyond", "not reproduced", "beyond", "beyond"]
     assert "prior 0.10, plaintext 1.00" in judge(rows())[0].measured
     assert "5%: 0.90 (prototype)" in judge(rows())[1].measured
 
@@ -43,8 +46,10 @@ def test_outcomes_follow_from_cost_and_from_the_strongest():
         ({"zero_fill": 0.8}, 0, "not reproduced"),
         ({"prototype": 0.1}, 1, "reproduced"),
         ({"alone": 0.4}, 2, "not reproduced"),
-        ({"collusion_whole": 0.5}, 3, "not reproduced"),
-        ({"whole": 150.0}, 4, "not reproduced"),
+        ({"collusion": 0.5}, 2, "not reproduced"),
+        ({"bare": 0.1}, 3, "beyond"),
+        ({"pads": 0.3}, 4, "not reproduced"),
+        ({"whole": 150.0}, 5, "not reproduced"),
     ],
 )
 def test_a_changed_point_flips_its_outcome(change, place, then):
@@ -60,4 +65,4 @@ def test_the_picture_has_a_panel_an_adversary_and_the_same_bytes():
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_cells_are_a_family_each(scale):
     spec = read_spec("frontier", scale, {}).settings
-    assert [cell.name for cell in cells(spec)] == ["paper", "ours"]
+    assert [cell.name for cell in cells(spec)] == ["paper", "ours", "plain"]

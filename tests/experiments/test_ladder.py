@@ -7,9 +7,10 @@ import pytest
 from sensecrypt.experiments.ladder import draw, judge
 
 
-def row(policy, preset, share, adversary, lnacc, distribution="iid"):
+def row(policy, preset, share, adversary, lnacc, distribution="iid", rest="plain"):
     return {"policy": policy, "preset": preset, "share": share, "adversary": adversary, "lnacc": lnacc} | {
-        "distribution": distribution
+        "distribution": distribution,
+        "rest": rest,
     }
 
 
@@ -27,13 +28,16 @@ def rows():
         for share in (0.2, 1.0):
             found += [row("sensecrypt", "default", share, name, guess, kind) for name in ("prior", "prototype")]
             found += [row("sensecrypt", "default", share, "collusion", 0.8 if share < 1 else guess, kind)]
+        found += [row("sensecrypt", "default", 0.2, name, guess, kind, "padded") for name in ("prototype", "collusion")]
     return found
 
 
 def test_outcomes_follow_from_the_strongest_adversary(rows):
-    whole, part, paper = judge(rows)
-    assert (whole.outcome, part.outcome, paper.outcome) == ("beyond", "beyond", "not reproduced")
-    assert "with a member 0.80 (collusion, 1 class(es))" in part.measured
+    whole, padded, plain, paper = judge(rows)
+    assert [each.outcome for each in (whole, padded, plain)] == ["beyond", "beyond", "not reproduced"]
+    assert paper.outcome == "not reproduced"
+    assert "with a member 0.80 (collusion, 1 class(es))" in plain.measured
+    assert "the rest padded" in padded.says
     assert "0.90 for the strongest (prototype, 1 class(es))" in paper.measured
 
 
@@ -50,7 +54,7 @@ def test_one_adversary_that_learns_something_flips_an_outcome(rows, share, adver
 
 def test_a_policy_that_withstands_everybody_is_told(rows):
     strong = [each | ({"lnacc": 0.1} if each["adversary"] == "prototype" else {}) for each in rows]
-    assert judge(strong)[2].outcome == "reproduced"
+    assert judge(strong)[3].outcome == "reproduced"
 
 
 def test_the_picture_has_a_panel_a_distribution(rows):

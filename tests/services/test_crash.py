@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -34,14 +35,16 @@ def test_between_receipts_and_decryption(server):
     played.play(played.round(0, purpose="sensitivity"))
     round_ = played.register(played.round(0))
     with played.client(0) as client:
-        seeds = client.sketch_seed(played.run), client.receipt_seed(round_), client.ranking(round_).order.tolist()
+        sketch = client.turn_sketch(played.run, np.arange(8.0)).tolist()
+        seeds = sketch, client.receipt_seed(round_), client.ranking(round_).order.tolist()
         key = client.public_key(played.run)
     aggregate = played.upload(round_)
     server.kill()
     verified(server)
     server.start()
     with played.client(0) as client:
-        again = client.sketch_seed(played.run), client.receipt_seed(round_), client.ranking(round_).order.tolist()
+        sketch = client.turn_sketch(played.run, np.arange(8.0)).tolist()
+        again = sketch, client.receipt_seed(round_), client.ranking(round_).order.tolist()
         assert (again, client.public_key(played.run)) == (seeds, key)
     with played.aggregator() as aggregator:
         assert aggregator.receipts(round_) == list(range(CLIENTS))

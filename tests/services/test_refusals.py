@@ -118,7 +118,7 @@ class TestWhoAsks:
         where = f"{base}/rounds/{round_.number}/clusters/0/model/0"
         addresses = {
             ("PUT", base): {"admin"},
-            ("GET", f"{base}/sketch-seed"): {"client"},
+            ("PUT", f"{base}/sketch"): {"client"},
             ("PUT", where): {"aggregator"},
             ("GET", f"{where}/receipt-seed"): {"client"},
             ("GET", f"{where}/order"): {"client"},

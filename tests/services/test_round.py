@@ -88,16 +88,15 @@ def test_clients_of_a_run_share_their_seeds_and_nobody_else_has_them(server):
     seeds = set()
     for number in range(CLIENTS):
         with played.client(number) as client:
-            seeds.add((client.sketch_seed(played.run), client.receipt_seed(round_)))
+            seeds.add(client.receipt_seed(round_))
             assert client.run(played.run)["client"] == number
-    [(sketch, receipt)] = seeds
-    assert len({sketch, receipt}) == 2
+    assert len(seeds) == 1
     with played.client(0) as client:
-        assert client.sketch_seed(other.run) != sketch
+        assert client.receipt_seed(other.register(other.round())) not in seeds
     for stranger in (played.aggregator(), played.admin(), server.party("client", "stranger")):
         with stranger as party:
             for ask in (
-                lambda party=party: party.sketch_seed(played.run),
+                lambda party=party: party.turn_sketch(played.run, np.ones(4)),
                 lambda party=party: party.receipt_seed(round_),
             ):
                 with pytest.raises(Refused) as refusal:
@@ -125,3 +124,31 @@ def test_metrics_are_for_prometheus_and_health_for_all(server):
     assert f"sensecrypt_dkms_audit_lines {server.audit()[-1]['number'] - 1}" in text or "audit_lines" in text
     with server.browser() as browser:
         assert browser.get("/healthz").json() == {"status": "ok"}
+
+
+def test_sketches_are_turned_alike_for_all_clients_of_a_run_and_each_once(server):
+    played, other = Played(server), Played(server)
+    rng = np.random.default_rng(4)
+    rows = rng.normal(0, 0.1, (CLIENTS, 256))
+    turned = []
+    for number in range(CLIENTS):
+        with played.client(number) as client:
+            turned.append(client.turn_sketch(played.run, rows[number]))
+            again = client.turn_sketch(played.run, rng.normal(0, 0.1, 256))  # the first stays
+            assert np.array_equal(again, turned[-1])
+            assert np.linalg.norm(turned[-1]) == pytest.approx(np.linalg.norm(rows[number]))
+            assert abs(turned[-1] @ rows[number]) < 0.5 * np.linalg.norm(rows[number]) ** 2
+    assert np.allclose(np.array(turned) @ np.array(turned).T, rows @ rows.T)
+    with played.client(0) as client:
+        assert not np.allclose(client.turn_sketch(other.run, rows[0]), turned[0])
+    assert [line["client"] for line in played.events("sketch-turned")] == list(range(CLIENTS))
+
+
+@pytest.mark.parametrize("row", [[np.nan], [np.inf, 0], [], [1.0] * 1025, [1e9]], ids=lambda row: str(row)[:12])
+def test_impossible_sketches(server, row):
+    played, row = Played(server), np.array(row)
+    with played.client(0) as client, pytest.raises(Refused) as refusal:
+        client.turn_sketch(played.run, row)
+    assert refusal.value.code == "rejected"
+    with played.client(0) as client:
+        assert client.turn_sketch(played.run, np.ones(4)).size == 4

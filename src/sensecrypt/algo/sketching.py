@@ -7,6 +7,9 @@ The projection is a sparse Johnson–Lindenstrauss transform (Kane and Nelson 20
 and in each part a coordinate is added, with a random sign, to one random place. Places and signs are 16 bits each of
 SHAKE-256 over the seed, chunk by chunk, so that memory does not grow with a projection matrix. All sums run in a
 fixed order in double precision: the same seed and vector give the same bytes on every machine.
+
+All clients know the seed, and one of them may tell it. So a second party *turns* every sketch by a secret rotation
+before it is compared with others: distances stay, and whoever has the seed cannot tell what a turned one was made of.
 """
 
 from __future__ import annotations
@@ -21,9 +24,10 @@ from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
 
 PARTS = 4
-MIN_SEED_BYTES = 16
+MIN_SEED_BYTES, SEED_BYTES = 16, 32
 _CHUNK = 1 << 16
-_DOMAIN = b"sensecrypt sketch v1"
+MOST_TURNED = 1024
+_DOMAIN, _TURN_DOMAIN = b"sensecrypt sketch v1", b"sensecrypt turn v1"
 
 
 def sketch(vector: npt.ArrayLike, *, seed: bytes, size: int = 256) -> checks.FloatVector:
@@ -59,6 +63,23 @@ def sketch(vector: npt.ArrayLike, *, seed: bytes, size: int = 256) -> checks.Flo
             places = (random >> 1) % width
             result[part * width : (part + 1) * width] += np.bincount(places, weights=signed, minlength=width)
     return result / math.sqrt(squares * PARTS)
+
+
+def turn(row: npt.ArrayLike, *, seed: bytes) -> checks.FloatVector:
+    """A sketch turned by a rotation that follows from the seed: distances and lengths stay as they are.
+
+    Args:
+        row: a sketch of at most 1,024 numbers.
+        seed: at least 16 secret bytes of whoever turns; nobody else has them.
+    """
+    values = checks.finite_vector("row", row)
+    checks.whole("size", values.size, low=1, high=MOST_TURNED)
+    message = _TURN_DOMAIN + len(seed).to_bytes(8, "little") + seed + values.size.to_bytes(8, "little")
+    words = np.frombuffer(hashlib.shake_256(message).digest(16 * values.size**2), dtype="<u8")
+    even, odd = ((words >> 11).astype(np.float64).reshape(2, -1) + 1) * 2.0**-53  # uniform in (0, 1]
+    normal = np.sqrt(-2 * np.log(even)) * np.cos(2 * np.pi * odd)  # Box and Muller
+    q, r = np.linalg.qr(normal.reshape(values.size, values.size))
+    return np.asarray((q * np.sign(np.diag(r))) @ values, dtype=np.float64)
 
 
 def _keystream(seed: bytes, start: int, count: int) -> npt.NDArray[np.uint16]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.algo.ordering import descending_order
+from sensecrypt.algo.sketching import SEED_BYTES
 from sensecrypt.engines.clock import SETUP
 from sensecrypt.engines.flatmap import save_map
 from sensecrypt.engines.notes import grow
@@ -90,9 +93,12 @@ def sum_sensitivities(
 
 
 def _describe_all(parties: Parties, initial: Vector) -> list[Described]:
-    seed = parties.keys.server.sketch_seed(RUN_NAME) if parties.config.sensitivities == "sketch" else None
+    """What the aggregator gets of everybody: sketches under its seed, turned by the key server; or Γ in the clear."""
+    seed = secrets.token_bytes(SEED_BYTES) if parties.config.sensitivities == "sketch" else None
     calls = [(client, initial, seed) for client in range(parties.config.clients)]
     described: list[Described] = parties.workers.map(describe_data, calls)
+    if seed is not None:
+        described = [replace(each, row=parties.keys.server.turn(RUN_NAME, each.row)) for each in described]
     if parties.config.messages == "keep":
         for client, each in enumerate(described):
             parties.folder.keep_message(SETUP, f"description-{client}", seal("description", {}, {"row": each.row}))

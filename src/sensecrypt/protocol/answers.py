@@ -11,12 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
+from sensecrypt.algo.sketching import MOST_TURNED
 from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.protocol.envelope import seal, unseal
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
 
+_LONGEST = 100.0  # of a sketch: those of real vectors have about 1
 _Tensors = dict[str, tuple[npt.DTypeLike, int]]
 _BYTES: _Tensors = {"seed": (np.dtype(np.uint8), 1)}
 _RANKING: _Tensors = {"order": (np.dtype("<u4"), 1), "profile": (np.dtype("<f8"), 1)}
@@ -54,6 +56,20 @@ def read_seed(data: bytes) -> bytes:
     """The seed in such a message."""
     _, arrays = unseal(data, "seed", header={}, tensors=_BYTES)
     return arrays["seed"].tobytes()
+
+
+def seal_sketch(row: checks.FloatVector) -> bytes:
+    """A client's sketch as it travels to be turned, and back."""
+    return seal("sketch", {}, {"row": row.astype("<f8")})
+
+
+def read_sketch(data: bytes) -> checks.FloatVector:
+    """The sketch in such a message."""
+    _, arrays = unseal(data, "sketch", header={}, tensors={"row": (np.dtype("<f8"), 1)})
+    row = arrays["row"]
+    if not 1 <= row.size <= MOST_TURNED or not np.isfinite(row).all() or not np.abs(row).max() <= _LONGEST:
+        raise Rejected("an impossible sketch")
+    return row
 
 
 def seal_ranking(ranking: Ranking) -> bytes:

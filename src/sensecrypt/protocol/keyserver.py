@@ -1,7 +1,8 @@
 """The key server (the paper's DKMS): holds the secret key and decrypts only verified sums, each once.
 
-It also keeps what clients share and the aggregator must not know: the sketch seed, the receipt seeds, and each
-cluster's order of the parameters. What it must remember is in a `Ledger`.
+It also keeps what clients share and the aggregator must not know: the receipt seeds, and each cluster's order of the
+parameters. And it turns sketches: it lacks their seed, which clients have from the aggregator, and the aggregator lacks
+the rotation. What it must remember is in a `Ledger`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.algo.ordering import descending_order
+from sensecrypt.algo.sketching import turn
 from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.ledger import Ledger, MemoryLedger, Ranking
@@ -47,9 +49,9 @@ class KeyServer:
         """The key to encrypt with."""
         return self._secret.public
 
-    def sketch_seed(self, run: str) -> bytes:
-        """The clients' shared seed for sketches."""
-        return self._derive("sketch", run)
+    def turn(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
+        """A client's sketch as the aggregator may have it: turned by a rotation that nobody else knows."""
+        return turn(row, seed=self._derive("turn", run))
 
     def receipt_seed(self, round_: Round) -> bytes:
         """The clients' shared seed for one round's receipts."""

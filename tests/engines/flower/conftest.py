@@ -126,9 +126,10 @@ class LoopFleet:
     def party(self, role: str, name: str, more: str = "") -> Party:
         crt, key = certificate(self.server.pki, role, name)
         path = self.folder / f"{name}.toml"
+        more += "" if "tell_accuracy" in more else "tell_accuracy = true\n"
         path.write_text(
             f'url = "{self.server.url}"\ncertificate = "{crt}"\nkey = "{key}"\n'
-            f'authority = "{self.server.pki / "ca.crt"}"\nstate = "state-{name}"\ntell_accuracy = true\n{more}'
+            f'authority = "{self.server.pki / "ca.crt"}"\nstate = "state-{name}"\n{more}'
         )
         return read_party(path)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
+from sensecrypt.engines import work
 from sensecrypt.engines.local import run_local
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput, Refused, SenseCryptError
+from sensecrypt.protocol.client import seal_model
 from tests.engines.flower.conftest import SMALL
 
 
@@ -58,7 +61,8 @@ def test_the_aggregator_keeps_no_model_and_no_secret(fleet):
     played = fleet()
     played.play()
     kept = {path.name for path in played.state.iterdir()}
-    assert kept == {"run.json", "records.jsonl", "checkpoint.safetensors", "attempt.json", "outcome.json", "lock"}
+    files = {"run.json", "records.jsonl", "checkpoint.safetensors", "attempt.json", "outcome.json", "lock"}
+    assert kept == {*files, "sketch-seed"}  # which is of no use without the rotation
 
 
 def test_two_server_apps_do_not_play_one_run(fleet):
@@ -259,6 +263,65 @@ def test_without_a_word_a_client_wants_a_tenth_encrypted(fleet):
     played = fleet(rounds=1, policy="random", ratio=0.05)
     with pytest.raises(SenseCryptError, match="0% of the cluster's weight arrived"):
         played.play()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"rest": "plain"}, {"policy": "plaintext"}, {"policy": "plaintext", "rest": "plain"}]
+)
+def test_a_client_pads_whatever_the_run_says(fleet, monkeypatch, settings):
+    padded = watch_sealing(monkeypatch)
+    played = fleet(rounds=1, **settings)
+    played.party("client", "client-2", 'rest = "plain"\nleast_share = 0\n')
+    played.play()
+    assert padded == {0: True, 1: True, 2: False, 3: True}
+
+
+def test_a_run_that_pads_is_padded_by_everybody(fleet, monkeypatch):
+    padded = watch_sealing(monkeypatch)
+    played = fleet(rounds=1)
+    played.party("client", "client-2", 'rest = "plain"\n')
+    played.play()
+    assert set(padded.values()) == {True}
+
+
+def test_without_pads_a_plaintext_run_gets_nothing_from_a_client_that_wants_encryption(fleet):
+    played = fleet(rounds=1, policy="plaintext")
+    played.party("client", "client-2", 'rest = "plain"\n')
+    [left_out] = [record for record in played.play().records if "left_out" in record]
+    assert "0% would be encrypted" in left_out["left_out"]
+
+
+def test_no_client_sends_sensitivities_in_the_clear_unless_it_says_so(fleet):
+    settings = {"rounds": 1, "sensitivities": "clear", "clustering": "auto"}
+    with pytest.raises(SenseCryptError, match="0 client"):
+        fleet(**settings).play()
+    played = fleet(**settings)
+    for client in range(4):
+        played.party("client", f"client-{client}", "clear_sensitivities = true\n")
+    assert len(played.play().played) == 4
+
+
+def test_accuracies_are_told_by_those_who_want_to(fleet):
+    played = fleet()
+    for client in (1, 3):
+        played.party("client", f"client-{client}", "tell_accuracy = false\n")
+    outcome = played.play()
+    assert [math.isnan(each) for each in outcome.accuracy] == [False, True, False, True]
+    told = (played.state / "records.jsonl").read_text()
+    assert '"evaluated": 0' in told
+    assert '"evaluated": 1' not in told
+
+
+def watch_sealing(monkeypatch) -> dict[int, bool]:
+    """Fills with who padded."""
+    padded: dict[int, bool] = {}
+
+    def watched(*arguments, **more):
+        padded[more["client"]] = more["padded"]
+        return seal_model(*arguments, **more)
+
+    monkeypatch.setattr(work, "seal_model", watched)
+    return padded
 
 
 def test_training_of_ones_own(fleet):

@@ -281,7 +281,7 @@ class TestPartyFile:
 
 
 def test_a_challenge_arrives_as_it_was_sent():
-    assert Challenge.from_bytes(Challenge("abc").to_bytes()) == Challenge("abc")
+    assert Challenge.from_bytes(Challenge("abc", bytes(32)).to_bytes()) == Challenge("abc", bytes(32))
 
 
 def test_the_server_app_loads_neither_pytorch_nor_anything_secret():

@@ -7,18 +7,20 @@ so that a ServerApp that is killed and started again hands in the same sum again
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sensecrypt import checks
+from sensecrypt.algo.sketching import SEED_BYTES
 from sensecrypt.engines.clock import SETUP
 from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.protocol.envelope import seal, unseal_any
 
-_ATTEMPT = "attempt.json"
+_ATTEMPT, _SKETCH_SEED = "attempt.json", "sketch-seed"
 
 
 @dataclass(eq=False)
@@ -130,6 +132,15 @@ def forget_closed(folder: RunFolder) -> None:
     """The round is over."""
     for path in folder.path.glob("closed-*.safetensors"):
         path.unlink()
+
+
+def sketch_seed(folder: RunFolder) -> bytes:
+    """What clients of this run describe their data with: drawn once, also for those who come late."""
+    try:
+        return (folder.path / _SKETCH_SEED).read_bytes()
+    except FileNotFoundError:
+        folder.write(_SKETCH_SEED, secrets.token_bytes(SEED_BYTES))
+        return (folder.path / _SKETCH_SEED).read_bytes()
 
 
 def begin_attempt(folder: RunFolder, number: int) -> int:

@@ -37,8 +37,9 @@ def make_app(load: Load | None, *, fit: Fit | None) -> ClientApp:
     @app.query("enrol")
     def enrol(message: Message, context: Context) -> Message:
         def work(member: Member, received: Parts) -> Parts:
-            nonce = Challenge.from_bytes(received["challenge"]).nonce
-            return member.enrol(Statement(read_settings(context.run_config).run, context.node_id, nonce))
+            challenge = Challenge.from_bytes(received["challenge"])
+            statement = Statement(read_settings(context.run_config).run, context.node_id, challenge.nonce)
+            return member.enrol(statement, challenge.sketch_seed)
 
         return answer(message, context, work, "challenge")
 

@@ -56,15 +56,17 @@ class Member:
         padded = config.padded or party.rest == "padded"
         self._world = World(config, self._share.build, data, key, always=always, fit=fit, padded=padded)
 
-    def enrol(self, statement: Statement) -> Parts:
-        """Prove who this is, and describe its data for clustering."""
+    def enrol(self, statement: Statement, sketch_seed: bytes) -> Parts:
+        """Prove who this is, and describe its data for clustering: by a sketch that the key service turns."""
         config, row, facts = self._settings.config, np.empty(0), {}
         if config.clustering == "auto":
             if config.sensitivities == "clear" and not self._party.clear_sensitivities:
                 raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
-            seed = self._dkms.sketch_seed(self._settings.run) if config.sensitivities == "sketch" else None
+            seed = sketch_seed if config.sensitivities == "sketch" else None
             described = describe_data(self._world, self.client, self._initial, seed)
             row, facts = described.row, described.facts
+            if seed is not None:
+                row = self._dkms.turn_sketch(self._settings.run, row)
         enrolment = Enrolment(
             size=self._initial.size,
             samples=len(self._share.data[1]),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sensecrypt import checks
+from sensecrypt.algo.sketching import SEED_BYTES
 from sensecrypt.engines.outcome import Record
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.envelope import seal, unseal
@@ -44,19 +45,31 @@ _ASSIGNMENT = {"cluster": int, "number": int, "attempt": int, "budget": str, "st
 
 @dataclass(frozen=True)
 class Challenge:
-    """The aggregator asks a node who it is."""
+    """The aggregator asks a node who it is.
+
+    Attributes:
+        nonce: to be signed.
+        sketch_seed: what clients describe their data with; the aggregator gets it only as the key service turns it.
+    """
 
     nonce: str
+    sketch_seed: bytes
 
     def to_bytes(self) -> bytes:
         """The message."""
-        return seal("challenge", {"nonce": self.nonce}, {})
+        return seal("challenge", {"nonce": self.nonce, "sketch_seed": self.sketch_seed.hex()}, {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Challenge:
         """Read a message, or raise `Rejected`."""
-        fields, _ = unseal(data, "challenge", header={"nonce": str}, tensors={})
-        return cls(fields["nonce"])
+        fields, _ = unseal(data, "challenge", header={"nonce": str, "sketch_seed": str}, tensors={})
+        try:
+            seed = bytes.fromhex(fields["sketch_seed"])
+        except ValueError:
+            seed = b""
+        if len(seed) != SEED_BYTES:
+            raise Rejected("a challenge without a seed")
+        return cls(fields["nonce"], seed)
 
 
 @dataclass(frozen=True, eq=False)

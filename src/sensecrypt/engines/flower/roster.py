@@ -24,9 +24,10 @@ _PARTS = {"proof", "enrolment", "facts"}
 class Roster:
     """The clients that have enrolled since the ServerApp started."""
 
-    def __init__(self, grid: Grid, run: str, members: dict[str, int], authority: Path) -> None:
+    def __init__(self, grid: Grid, run: str, members: dict[str, int], authority: Path, sketch_seed: bytes) -> None:
         """Nobody yet; `members` are the numbers of all who may come, by their certificates' names."""
         self._grid, self._run, self._members, self._authority = grid, run, members, authority
+        self._sketch_seed = sketch_seed
         self._clients: dict[int, int] = {}  # by node
         self._asked: set[int] = set()
         self._refused: list[Record] = []
@@ -44,7 +45,7 @@ class Roster:
         self._asked &= online  # who went and came back is asked again
         new = sorted(online - self._asked)
         nonces = {node: secrets.token_hex(16) for node in new}
-        requests = {node: {"challenge": Challenge(nonces[node]).to_bytes()} for node in new}
+        requests = {node: {"challenge": Challenge(nonces[node], self._sketch_seed).to_bytes()} for node in new}
         for reply in ask(self._grid, "query.enrol", requests, seconds=seconds):
             try:
                 self._enrol(reply, Statement(self._run, reply.node, nonces[reply.node]))

@@ -20,7 +20,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from sensecrypt.engines.budgets import Budgets
 from sensecrypt.engines.clock import SETUP
-from sensecrypt.engines.flower.checkpoint import FleetState, load_fleet_state
+from sensecrypt.engines.flower.checkpoint import FleetState, load_fleet_state, sketch_seed
 from sensecrypt.engines.flower.exchange import ask
 from sensecrypt.engines.flower.fleetround import LOOK_SECONDS, Aggregator, end_round, play_round
 from sensecrypt.engines.flower.fleetsetup import cluster_fleet, enrol_all, first_orders, place_newcomers
@@ -87,7 +87,8 @@ def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder
     if sorted(map(int, names)) != list(range(settings.config.clients)):
         problem = f"is {settings.config.clients}, the key service knows {len(names)} members of run {settings.run}"
         raise InvalidInput("clients", problem, "register the run with as many, numbered from 0")
-    roster = Roster(grid, settings.run, {name: int(number) for number, name in names.items()}, party.authority)
+    members = {name: int(number) for number, name in names.items()}
+    roster = Roster(grid, settings.run, members, party.authority, sketch_seed(folder))
     state = load_fleet_state(folder)
     enrol_all(roster, settings, least=settings.config.min_contributors)
     if state is None:

@@ -24,7 +24,7 @@ from sensecrypt.services.dkms.service import KeyService
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _MOST = 2**31 - 1
-_ROUND_BYTES, _RUN_BYTES = 1 << 22, 1 << 22
+_SKETCH_BYTES, _ROUND_BYTES, _RUN_BYTES = 1 << 14, 1 << 22, 1 << 22
 
 RunName = Annotated[str, Path(pattern=NAME)]
 Count = Annotated[int, Path(ge=0, le=_MOST)]
@@ -122,10 +122,12 @@ def _add_runs(app: FastAPI, service: KeyService) -> None:
         """The run's public key, as a key file."""
         return service.public_key(run, who)
 
-    @app.get(RUN + "/sketch-seed", response_class=_Message)
-    def get_sketch_seed(run: RunName, who: Annotated[Identity, Depends(_client)]) -> Response:
-        """The clients' shared seed for sketches. For members."""
-        return _Message(service.sketch_seed(run, who))
+    @app.put(RUN + "/sketch", response_class=_Message, openapi_extra=_MESSAGE_BODY)
+    def put_sketch(
+        run: RunName, who: Annotated[Identity, Depends(_client)], data: Annotated[bytes, _body(_SKETCH_BYTES)]
+    ) -> Response:
+        """Your sketch; it comes back turned, for the aggregator. One for each run. For members."""
+        return _Message(service.turn_sketch(run, data, who))
 
 
 def _add_rounds(app: FastAPI, service: KeyService) -> None:

@@ -17,7 +17,14 @@ from sensecrypt import checks
 from sensecrypt._version import __version__
 from sensecrypt.crypto.publicfile import AnyPublicKey, public_key
 from sensecrypt.errors import MissingExtra, Refused, Unreachable
-from sensecrypt.protocol.answers import Acknowledgement, read_opened, read_ranking, read_seed
+from sensecrypt.protocol.answers import (
+    Acknowledgement,
+    read_opened,
+    read_ranking,
+    read_seed,
+    read_sketch,
+    seal_sketch,
+)
 from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.opened import Opened
@@ -107,9 +114,9 @@ class DkmsClient:
         address = f"{run_address(run)}/key"
         return public_key(f"{self._url}{address}", self._json("GET", address))
 
-    def sketch_seed(self, run: str) -> bytes:
-        """The clients' shared seed for sketches."""
-        return read_seed(self._ask("GET", f"{run_address(run)}/sketch-seed"))
+    def turn_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
+        """This client's sketch as the aggregator may have it: the first that it sent in this run."""
+        return read_sketch(self._ask("PUT", f"{run_address(run)}/sketch", body=seal_sketch(row)))
 
     def register_round(self, round_: Round) -> None:
         """Tell the service who takes part in a round, as aggregator."""

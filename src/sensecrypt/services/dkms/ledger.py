@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from sensecrypt.checks import FloatVector
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.answers import read_ranking, seal_opened, seal_ranking
+from sensecrypt.protocol.answers import read_ranking, read_sketch, seal_opened, seal_ranking, seal_sketch
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.messages import Receipt
 from sensecrypt.protocol.opened import Opened
@@ -62,6 +63,21 @@ class DatabaseLedger:
 
         self._store.run(work)
 
+    def keep_sketch(self, run: str, client: int, row: FloatVector) -> FloatVector:
+        """Keep what describes a client's data, if it is the first; the one that was kept."""
+        place = ("sketch", run, client)
+        sealed = self._sealer.seal(seal_sketch(row), *place)
+
+        def work(transaction: Transaction) -> bytes:
+            sql = "INSERT INTO sketches VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+            if transaction.change(sql, run, client, sealed):
+                transaction.note({"event": "sketch-turned", **self._by, "run": run, "client": client})
+                return sealed
+            known = transaction.row("SELECT sketch FROM sketches WHERE (run, client) = (?, ?)", run, client)
+            return sealed if known is None else known[0]
+
+        return read_sketch(self._sealer.open(self._store.run(work), *place))
+
     def keep_receipt(self, round_: Round, receipt: Receipt) -> bool:
         """Keep a client's receipt, if it is the first."""
         place, client = place_of(round_), receipt.client
@@ -113,7 +129,7 @@ class DatabaseLedger:
                 raise Rejected("this sum was decrypted already", code="already-decrypted")
             sql = f"UPDATE openings SET result = ?, contributors = ?, weight = ? {_OPENING}"  # noqa: S608  (constants)
             transaction.change(sql, result, who, opened.weight, *place.round)
-            transaction.change(f"UPDATE receipts SET padded = NULL {_OPENING}", *place.round)  # noqa: S608  (constants)
+            transaction.erase(f"UPDATE receipts SET padded = NULL {_OPENING}", *place.round)  # noqa: S608  (constants)
             facts = {**facts_of(place), "clients": list(opened.contributors)}
             transaction.note({"event": "decrypted", **self._by, **facts})
 

@@ -144,6 +144,10 @@ class Registry:
                 ranking = (transaction.row(sql, round_.run, round_.cluster) or (None,))[0]
             row = (*place.all, description, ranking)
             transaction.change("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
+            # Pads of attempts and rounds that this one leaves behind will never be taken off.
+            behind = "(run, cluster, purpose) = (?, ?, ?) AND (number, attempt) < (?, ?) AND padded IS NOT NULL"
+            values = (place.run, place.cluster, place.purpose, place.number, place.attempt)
+            transaction.erase(f"UPDATE receipts SET padded = NULL WHERE {behind}", *values)  # noqa: S608  (constants)
             facts = {"event": "round-registered", **_by(who), **facts_of(place)}
             transaction.note({**facts, "clients": sorted(round_.weights)})
             return True

@@ -12,6 +12,11 @@ CREATE TABLE runs (
     description TEXT NOT NULL,          -- as the admin registered it
     fingerprint TEXT NOT NULL           -- of its key pair, which is in a file of its own
 ) STRICT;
+CREATE TABLE sketches (                 -- one a client: each that is turned tells whoever turns it something
+    run TEXT NOT NULL, client INTEGER NOT NULL,
+    sketch BLOB NOT NULL,               -- the first that came, sealed
+    PRIMARY KEY (run, client)
+) STRICT;
 CREATE TABLE rankings (
     id INTEGER PRIMARY KEY,
     run TEXT NOT NULL,

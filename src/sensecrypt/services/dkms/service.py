@@ -13,7 +13,14 @@ from typing import Any, TypeVar
 from sensecrypt.crypto import publicfile
 from sensecrypt.errors import InvalidInput, Rejected, WorkerDied
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.answers import Acknowledgement, read_opened, seal_ranking, seal_seed
+from sensecrypt.protocol.answers import (
+    Acknowledgement,
+    read_opened,
+    read_sketch,
+    seal_ranking,
+    seal_seed,
+    seal_sketch,
+)
 from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.keyserver import MISMATCH, KeyServer
 from sensecrypt.protocol.messages import Aggregate, Receipt
@@ -136,12 +143,12 @@ class KeyService:
 
     # What a client asks for.
 
-    def sketch_seed(self, name: str, who: Identity) -> bytes:
-        """The clients' shared seed for sketches."""
+    def turn_sketch(self, name: str, data: bytes, who: Identity) -> bytes:
+        """A client's sketch, turned; the first that it sent, whatever it sends later: more would tell the rotation."""
         run = self._registry.run(name)
-        self._member(run, None, who)
-        self._note_handed("sketch-seed", who, {"run": name})
-        return seal_seed(self._server(run, who).sketch_seed(name))
+        client = self._client(run, who)
+        row = self._ledger(who).keep_sketch(name, client, _checked(read_sketch, data))
+        return seal_sketch(self._server(run, who).turn(name, row))
 
     def round(self, place: Place, who: Identity) -> bytes:
         """A round as it was registered."""

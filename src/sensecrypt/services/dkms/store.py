@@ -34,6 +34,7 @@ class Transaction:
         """Nothing noted yet."""
         self._connection = connection
         self.notes: list[Facts] = []
+        self.erases = False
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows of a query."""
@@ -47,6 +48,10 @@ class Transaction:
     def change(self, sql: str, *values: object) -> int:
         """Execute a statement; how many rows it changed."""
         return self._connection.execute(sql, values).rowcount
+
+    def erase(self, sql: str, *values: object) -> None:
+        """Execute a statement that deletes something secret: it is gone from the write-ahead log, too."""
+        self.erases = self.change(sql, *values) > 0 or self.erases
 
     def note(self, facts: Facts) -> None:
         """An audit line, written if and only if the changes are."""
@@ -119,8 +124,10 @@ class Store:
             if self._broken:
                 raise sqlite3.OperationalError("an earlier write failed")
             self._connection.execute("BEGIN IMMEDIATE")
+            erases = False
             for work, future in jobs:
-                result, error, notes = self._attempt(work)
+                result, error, notes, erased = self._attempt(work)
+                erases = erases or erased
                 for facts in notes:
                     line, head = audit.next_line(head, facts, datetime.now(UTC))
                     lines.append((head.number, line))
@@ -133,6 +140,8 @@ class Store:
                 self._head = head
                 audit.append(self._log, [line for _, line in lines])
                 _forget_waiting(self._connection)
+            if erases:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except Exception as cause:  # whatever it is, callers must hear of it
             self._broken = True  # file and database may differ now: only a restart, which repairs, may write again
             _log.error("the state cannot be written (%s): nothing is granted until a restart", type(cause).__name__)
@@ -144,7 +153,7 @@ class Store:
             else:
                 future.set_exception(error)
 
-    def _attempt(self, work: Callable[[Transaction], Any]) -> tuple[Any, BaseException | None, list[Facts]]:
+    def _attempt(self, work: Callable[[Transaction], Any]) -> tuple[Any, BaseException | None, list[Facts], bool]:
         transaction = Transaction(self._connection)
         self._connection.execute("SAVEPOINT job")
         try:
@@ -153,11 +162,11 @@ class Store:
             raise
         except Exception as error:
             self._connection.execute("ROLLBACK TO job")
-            return None, error, []
+            return None, error, [], False
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("RELEASE job")
-        return result, None, transaction.notes
+        return result, None, transaction.notes, transaction.erases
 
 
 def connect(database: Path, *, read_only: bool = False) -> sqlite3.Connection:

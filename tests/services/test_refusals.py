@@ -187,6 +187,21 @@ class TestWhatIsAskedFor:
             assert refusal_of(lambda wrong=wrong: played.open(wrong, round_)).code == "receipts-mismatch"
         assert refusal_of(lambda: played.open(whole, round_)).code == "too-many-failures"
 
+    def test_a_run_whose_sums_fail_in_round_after_round_is_closed(self, server):
+        """Each failure answers a question: an aggregator and its friends must not have thousands."""
+        played = Played(server)
+        for number in range(4):
+            round_ = played.register(played.round(number))
+            whole = played.upload(round_)
+            for error in (1, 2, 3):
+                wrong = replace(whole, plain=whole.plain + error)
+                assert refusal_of(lambda wrong=wrong, at=round_: played.open(wrong, at)).code == "receipts-mismatch"
+        last = played.register(played.round(4))
+        whole = played.upload(last)
+        assert refusal_of(lambda: played.open(whole, last)).code == "run-closed"
+        other = Played(server)
+        assert other.play(other.round())
+
     def test_ciphertexts_that_do_not_decrypt(self, played, round_):
         whole = played.upload(round_)
         for bad in (np.zeros_like(whole.ciphertexts), np.full_like(whole.ciphertexts, 255)):

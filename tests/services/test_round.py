@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+
 import numpy as np
 import pytest
 
@@ -152,3 +155,29 @@ def test_impossible_sketches(server, row):
     assert refusal.value.code == "rejected"
     with played.client(0) as client:
         assert client.turn_sketch(played.run, np.ones(4)).size == 4
+
+
+def test_pads_leave_the_disk_when_their_round_is_opened_or_left_behind(server):
+    played = Played(server)
+
+    def sealed_pads() -> list[bytes]:
+        with contextlib.closing(sqlite3.connect(server.folder.database)) as connection:
+            sql = "SELECT padded FROM receipts WHERE run = ? AND padded IS NOT NULL"
+            return [row[0] for row in connection.execute(sql, (played.run,))]
+
+    def on_disk() -> bytes:
+        return b"".join(path.read_bytes() for path in server.folder.path.glob("state.db*"))
+
+    round_ = played.register(played.round(0))
+    aggregate, pads = played.upload(round_), sealed_pads()
+    assert len(pads) == CLIENTS
+    assert all(pad in on_disk() for pad in pads)
+    played.open(aggregate, round_)
+    assert sealed_pads() == []
+    assert not any(pad in on_disk() for pad in pads)
+    played.upload(played.register(played.round(1)))
+    pads = sealed_pads()
+    assert len(pads) == CLIENTS
+    played.register(played.round(1, attempt=1))
+    assert sealed_pads() == []
+    assert not any(pad in on_disk() for pad in pads)

@@ -191,8 +191,9 @@ def _over(rows: Sequence[Any], count: int, key: str, how: Any) -> float:
 def judge(rows: Rows) -> list[Verdict]:
     """Either side of the theorem's bound, protocol by protocol."""
     paper = [row for row in rows if row["protocol"] == PAPER]
-    alone = [row["recovered"] for row in paper if row["colluders"] == row["members"] - 1]
-    error = max(row["error"] for row in rows)
+    last = [row for row in rows if row["colluders"] == row["members"] - 1]
+    alone = [row["recovered"] for row in last if row["protocol"] == PAPER]
+    error = max(row["error"] for row in last)
     verdicts = [
         Verdict(
             "if there is only one honest client, the adversary recovers its full model update",

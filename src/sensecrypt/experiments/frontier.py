@@ -215,7 +215,7 @@ def judge(rows: Rows) -> list[Verdict]:
         ),
         Verdict(
             "what do pads cost, and nothing encrypted?",
-            f"{number(pads['times_plaintext'])} times plaintext",
+            f"{pads['times_plaintext']:.2f} times plaintext",
             "beyond" if _hidden(pads, (*ALONE, COLLUSION), prior) else "not reproduced",
         ),
         Verdict(

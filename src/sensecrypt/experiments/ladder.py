@@ -88,13 +88,15 @@ def judge(rows: Rows) -> list[Verdict]:
                 "beyond" if max(lonely[0], together[0]) <= 0.05 else "not reproduced",
             )
         )
-    for policy in dict.fromkeys(row["policy"] for row in rows if row["preset"] == "paper" and row["share"] > 0):
-        own = [row for row in rows if row["policy"] == policy and row["preset"] == "paper"]
+    papers = [row for row in rows if row["preset"] == "paper" and row["share"] > 0]
+    for policy, rest in dict.fromkeys((row["policy"], row["rest"]) for row in papers):
+        own = [row for row in papers if (row["policy"], row["rest"]) == (policy, rest)]
         weak = _strongest(rows, [row for row in own if row["adversary"] == "zero-fill"])
         strong = _strongest(rows, own)
         verdicts.append(
             Verdict(
-                f"{policy}, {own[0]['share']:.1%} encrypted: does it withstand inversion attacks?",
+                f"{policy}, {_percent(own[0]['share'])} encrypted, the rest {rest}: does it withstand inversion "
+                "attacks?",
                 f"largest gain over guessing: {weak[0]:.2f} for zero-fill, {strong[0]:.2f} for the strongest "
                 f"({strong[1]}); 1 would be every count",
                 "reproduced" if strong[0] < 0.2 else "not reproduced",
@@ -121,7 +123,12 @@ def _name(row: Mapping[str, Any]) -> str:
     if row["policy"] == "plaintext":
         return "pads alone" if row["rest"] == "padded" else "plaintext"
     padded = ", padded" if row["rest"] == "padded" and row["share"] < 0.999 else ""
-    return f"{row['policy']} ({row['preset']}) {row['share']:.1%}{padded}"
+    return f"{row['policy']} ({row['preset']}) {_percent(row['share'])}{padded}"
+
+
+def _percent(share: float) -> str:
+    """Without decimals where they differ from client to client."""
+    return f"{share:.1%}" if share < 0.05 else f"{share:.0%}"
 
 
 ITEM = Item(

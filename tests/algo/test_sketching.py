@@ -131,7 +131,7 @@ class TestTurning:
         assert hits["bare"] == 10
         assert hits["turned"] < 30  # of 100, 10 by chance
 
-    @pytest.mark.parametrize("row", [[np.nan, 1.0], np.ones(1025), []])
+    @pytest.mark.parametrize("row", [[np.nan, 1.0], np.ones(257), []])
     def test_what_cannot_be_turned(self, row):
         with pytest.raises(InvalidInput):
             turn(row, seed=b"k" * 32)

@@ -147,6 +147,18 @@ def test_sums_that_do_not_decrypt_and_sums_that_do_not_match_are_refused_alike()
     assert len(told) == 1
 
 
+def test_a_sum_that_does_not_decrypt_is_refused_whatever_the_receipts_say():
+    cluster = Cluster(padded=True)
+    sealed = cluster.seal(masks_of("full", cluster.round, None))
+    for client in range(CLIENTS):
+        nothing = Receipt(client, 0, 0).to_bytes(cluster.round)
+        cluster.server.take_receipt(nothing, cluster.round, sender=client)
+    true = summed(cluster, sealed).close()
+    wrong = replace(true, ciphertexts=np.zeros_like(true.ciphertexts))
+    with pytest.raises(Rejected, match="receipts"):
+        cluster.server.open(wrong.to_bytes(cluster.round), cluster.round)
+
+
 def test_a_pad_that_is_not_the_uploads_is_caught():
     cluster = Cluster(padded=True)
     first, again = cluster.seal(half(cluster)), cluster.seal(half(cluster))

@@ -26,7 +26,7 @@ from sensecrypt.errors import InvalidInput
 PARTS = 4
 MIN_SEED_BYTES, SEED_BYTES = 16, 32
 _CHUNK = 1 << 16
-MOST_TURNED = 1024
+MOST_TURNED = 256
 _DOMAIN, _TURN_DOMAIN = b"sensecrypt sketch v1", b"sensecrypt turn v1"
 
 
@@ -69,7 +69,7 @@ def turn(row: npt.ArrayLike, *, seed: bytes) -> checks.FloatVector:
     """A sketch turned by a rotation that follows from the seed: distances and lengths stay as they are.
 
     Args:
-        row: a sketch of at most 1,024 numbers.
+        row: a sketch of at most 256 numbers.
         seed: at least 16 secret bytes of whoever turns; nobody else has them.
     """
     values = checks.finite_vector("row", row)

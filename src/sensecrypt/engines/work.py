@@ -52,7 +52,8 @@ class World:
         fit: trains a model in place of stochastic gradient descent as configured.
         padded: whether what clients do not encrypt is padded.
         layers: names and sizes of the model's tensors, to tell how much of each is encrypted; None in a fleet, where
-            facts go to the aggregator, which is not to learn where the secret order puts a layer.
+            the aggregator is not to learn where the secret order puts a layer.
+        discreet: whether facts go to the aggregator, and so tell nothing that follows from the client's own data.
     """
 
     config: RunConfig
@@ -64,6 +65,7 @@ class World:
     fit: Fit | None = None
     padded: bool = True
     layers: Mapping[str, int] | None = None
+    discreet: bool = False
 
     @property
     def policy(self) -> Policy:
@@ -235,6 +237,7 @@ def _play(world: World, task: Task) -> Done:
         "encrypted_share": choice.mask.share,
         "coverage": choice.mask.share if gains is None else choice.mask.coverage(gains),
         "mi": choice.mi,
+        **(_discreet(task, choice) if world.discreet else {}),
         "budget": task.budget,
         "decided_by": choice.decided_by,
         "feasible": choice.feasible,
@@ -243,6 +246,13 @@ def _play(world: World, task: Task) -> Done:
         facts["layers"] = encrypted_by_layer(choice.mask, world.layers)
     own = trained.weights if world.config.messages == "keep" else None
     return Done(client, sealed, refreshed, facts, own=own)
+
+
+def _discreet(task: Task, choice: Choice) -> Facts:
+    """Coverage and leakage as the cluster's shared profile tells them; without one, neither."""
+    if task.order is None or task.profile is None:
+        return {"coverage": choice.mask.share, "mi": None}
+    return {"coverage": choice.mask.coverage(spread_over(task.profile, task.order, task.round.block))}
 
 
 def _train(world: World, task: Task) -> Trained:

@@ -31,7 +31,7 @@ def test_rounds_and_attempts_follow_each_other(diary):
 def test_nothing_is_played_twice_or_backwards(diary, again):
     diary.begin(FIRST)
     diary.begin(SECOND)
-    with pytest.raises(Rejected, match="was asked for after round 1"):
+    with pytest.raises(Rejected, match="was asked for after"):
         diary.begin(again)
 
 
@@ -59,3 +59,26 @@ def test_it_is_kept_over_processes(diary, tmp_path):
     diary.begin(SECOND)
     with pytest.raises(Rejected):
         Diary(tmp_path / "run").begin(SECOND)
+
+
+def test_a_client_stays_in_its_first_cluster(diary):
+    diary.rank(FIRST)
+    diary.begin(FIRST)
+    with pytest.raises(Rejected, match="cluster 1 was asked for after cluster 0"):
+        diary.begin(replace(SECOND, cluster=1))
+    diary.begin(SECOND)
+
+
+def test_parameters_are_ranked_before_the_first_round_and_in_one_cluster(diary):
+    """Rankings with other weights, or in other clusters, would be equations about one client's sensitivities."""
+    diary.rank(FIRST)
+    with pytest.raises(Rejected, match="ranking, attempt 0 was asked for after ranking, attempt 0"):
+        diary.rank(FIRST)
+    with pytest.raises(Rejected, match="before the first round only"):
+        diary.rank(replace(FIRST, number=1))
+    with pytest.raises(Rejected, match="cluster 2 was asked for after cluster 0"):
+        diary.rank(replace(FIRST, attempt=1, cluster=2))
+    diary.rank(replace(FIRST, attempt=1))
+    diary.begin(FIRST)
+    with pytest.raises(Rejected, match="ranking, attempt 9 was asked for after round 0, attempt 0"):
+        diary.rank(replace(FIRST, attempt=9))

@@ -312,6 +312,14 @@ def test_accuracies_are_told_by_those_who_want_to(fleet):
     assert '"evaluated": 1' not in told
 
 
+def test_what_a_client_tells_of_a_round_follows_from_what_its_cluster_shares(fleet):
+    outcome = fleet(rounds=1, clustering="none", budget="paper").play()
+    same = {(record["budget"], record["coverage"], record["mi"]) for record in outcome.records}
+    assert len(same) == len({record["budget"] for record in outcome.records})
+    for record in fleet(rounds=1, layout="blocks").play().records:
+        assert (record["coverage"], record["mi"]) == (record["encrypted_share"], None)
+
+
 def watch_sealing(monkeypatch) -> dict[int, bool]:
     """Fills with who padded."""
     padded: dict[int, bool] = {}

@@ -54,7 +54,7 @@ class Member:
         always = always_of(config, initial, self._share.classes)
         data = {self.client: self._share.data}
         padded = config.padded or party.rest == "padded"
-        self._world = World(config, self._share.build, data, key, always=always, fit=fit, padded=padded)
+        self._world = World(config, self._share.build, data, key, always=always, fit=fit, padded=padded, discreet=True)
 
     def enrol(self, statement: Statement, sketch_seed: bytes) -> Parts:
         """Prove who this is, and describe its data for clustering: by a sketch that the key service turns."""
@@ -80,6 +80,7 @@ class Member:
 
     def rank(self, assignment: Assignment) -> Parts:
         """Sensitivities of the initial model, encrypted."""
+        Diary(self._party.state / self._settings.run).rank(assignment)
         round_ = self._round(assignment, "sensitivity")
         done = seal_ranking(self._world, self.client, self._initial, round_, self._dkms.receipt_seed(round_))
         if done.sensitivity is None:

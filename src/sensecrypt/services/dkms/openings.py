@@ -73,3 +73,7 @@ def _check_latest(transaction: Transaction, place: Place) -> None:
     latest = (transaction.row(sql, *place.round) or (None,))[0]
     if latest != place.attempt:
         raise refused("superseded", f"attempt {latest} of this round has begun")
+    sql = "SELECT max(number) FROM rounds WHERE (run, cluster, purpose) = (?, ?, ?)"
+    last = (transaction.row(sql, place.run, place.cluster, place.purpose) or (None,))[0]
+    if last != place.number:
+        raise refused("superseded", f"round {last} has begun, and pads of earlier ones are forgotten")

@@ -23,6 +23,7 @@ from sensecrypt.services.dkms.problems import refused
 
 T = TypeVar("T")
 _log = logging.getLogger("sensecrypt.dkms")
+_BUSY_SECONDS = 0.5
 _MOST = 256  # requests in one commit
 _CLOCK_SLACK = timedelta(minutes=5)
 
@@ -71,7 +72,7 @@ class Store:
             self._connection.close()
             raise
         self._queue: queue.SimpleQueue[tuple[Callable[[Transaction], Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._broken = self._closed = False
+        self._broken = self._closed = self._log_is_due = False
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
 
@@ -140,8 +141,10 @@ class Store:
                 self._head = head
                 audit.append(self._log, [line for _, line in lines])
                 _forget_waiting(self._connection)
-            if erases:
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._log_is_due = self._log_is_due or erases
+            if self._log_is_due:  # somebody who reads the database may be in the way: then after the next commit
+                [busy, *_] = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                self._log_is_due = bool(busy)
         except Exception as cause:  # whatever it is, callers must hear of it
             self._broken = True  # file and database may differ now: only a restart, which repairs, may write again
             _log.error("the state cannot be written (%s): nothing is granted until a restart", type(cause).__name__)
@@ -176,7 +179,11 @@ def connect(database: Path, *, read_only: bool = False) -> sqlite3.Connection:
     try:
         mode = "?mode=ro" if read_only else ""
         connection = sqlite3.connect(
-            f"{database.resolve().as_uri()}{mode}", uri=True, isolation_level=None, check_same_thread=False
+            f"{database.resolve().as_uri()}{mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            timeout=_BUSY_SECONDS,
         )
         [version] = connection.execute("PRAGMA user_version").fetchone()
         if not read_only:

@@ -11,12 +11,13 @@ from torch import nn
 from sensecrypt.models import build_model
 
 
-def build_network(network: str, dataset: str, seed: int) -> nn.Sequential:
-    """An untrained network whose last layer is the classifier, ready to be asked."""
+def build_network(network: str, dataset: str, seed: int) -> tuple[nn.Sequential, torch.Generator]:
+    """An untrained network whose last layer is the classifier, and the generator as drawing its weights left it."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         model = _BUILDERS[network, dataset](seed)
-    return cast(nn.Sequential, model.eval())
+        state = torch.get_rng_state()
+    return cast(nn.Sequential, model.eval()), torch.Generator().set_state(state)
 
 
 def _fcn(_seed: int) -> nn.Module:
@@ -27,6 +28,8 @@ def _fcn(_seed: int) -> nn.Module:
 def _colour_lenet(_seed: int) -> nn.Module:
     """LeNet-5 for images of 3 × 32 × 32 and 100 classes."""
     convolutions = [nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)]
+    for layer in (convolutions[0], convolutions[3]):
+        nn.init.kaiming_normal_(cast(torch.Tensor, layer.weight), mode="fan_out", nonlinearity="relu")
     dense = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 100)]
     return nn.Sequential(*convolutions, nn.Flatten(), *dense)
 

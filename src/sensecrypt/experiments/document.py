@@ -21,8 +21,9 @@ The criteria are ours, and several were set or changed after quick runs had been
 one image), the questions of `layouts` and `frontier`, the IID partition of `divergence`, the reading of the noise and
 the rule for its guarantee in `noisy-clustering`. Rates of training in `similarity`, `b-and-c`, `taylor` and
 `components` were lowered after AlexNet had died of larger ones. In `anchors`, networks and inputs are those of the
-authors' public code and logs, which came to hand after raw inputs had been tried; that there are 100 networks with 10
-batches each was chosen after 20 with 50 had shown how far networks differ. Most items ran on one choice of seeds.
+authors' public code and logs; that images were cropped and mirrored in most of them was found by trying what makes the
+logs come out, batch by batch, and 100 networks with 10 batches each were chosen after 20 with 50 had shown how far
+networks differ. Most items ran on one choice of seeds.
 `ladder`, `frontier`, `collusion` and `extreme-devices` were measured with pads (decision 13) in place, the other items
 before there were any: the default preset then sent its rest in the clear. That changes what is seen of it, not its
 models, which are the same to the byte, and its times by milliseconds.

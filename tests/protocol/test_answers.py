@@ -26,7 +26,7 @@ from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
-ROUND = Round("test", 3, 1, "model", 7, get_profile("insecure-test"), {0: 0.25, 5: 0.7}, 2)
+ROUND = Round("test", 3, 1, "model", 7, get_profile("insecure-test"), {0: 0.3, 5: 0.7}, 2)
 
 
 def test_a_round_is_read_as_it_was():

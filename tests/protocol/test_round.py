@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sensecrypt import Mask
-from sensecrypt.errors import InvalidInput, Rejected
+from sensecrypt.errors import InvalidInput, Rejected, ValueDoesNotFit
 from sensecrypt.profiles import get_profile
+from sensecrypt.protocol import keyserver
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.client import read_model, seal_model, seal_sensitivity
 from sensecrypt.protocol.keyserver import KeyServer
@@ -127,7 +128,7 @@ def test_clients_that_hold_the_key_open_the_same_sum(expected):
     for client, sealed in enumerate(cluster.seal(masks_of("blocks", cluster.round, None))):
         total.add(sealed.upload, sender=client)
     message = Aggregate.from_bytes(total.close().to_bytes(cluster.round), cluster.round)
-    _, values = open_aggregate(message, cluster.round, cluster.secret, None)
+    _, values, _ = open_aggregate(message, cluster.round, cluster.secret, None)
     assert read_model(values, 1.0, cluster.round).tobytes() == expected
 
 
@@ -282,7 +283,7 @@ class TestFaults:
             with pytest.raises(Rejected, match="already"):
                 total.add(sealed[client].upload, sender=client)
         message = Aggregate.from_bytes(total.close().to_bytes(cluster.round), cluster.round)
-        _, values = open_aggregate(message, cluster.round, cluster.secret, None)
+        _, values, _ = open_aggregate(message, cluster.round, cluster.secret, None)
         assert read_model(values, 1.0, cluster.round).tobytes() == expected
 
     @given(st.data())
@@ -344,3 +345,62 @@ def test_the_aggregator_loads_no_secret_module():
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert loaded == []
+
+
+class TestWideSlots:
+    """A slot of 64 bits has room for the check sums' prime: whoever adds it to a sum must be noticed."""
+
+    @pytest.fixture(params=["paillier-2048-scalar", "paillier-2048-slot64"])
+    def closed(self, request):
+        cluster = Cluster(request.param, 6, padded=True)
+        masks = [Mask.prefix(cluster.round.blocks // 2, size=6, block=cluster.round.block)] * CLIENTS
+        total = RoundSum(cluster.round, cluster.public)
+        for client, sealed in enumerate(cluster.seal(masks)):
+            total.add(sealed.upload, sender=client)
+            cluster.server.take_receipt(sealed.receipt, cluster.round, sender=client)
+        return cluster, total.close()
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("times", [-4, -1, 1, 3, 4])
+    def test_a_multiple_of_the_prime_is_noticed(self, closed, times):
+        cluster, aggregate = closed
+        if aggregate.mask.blocks:
+            more = np.zeros(aggregate.mask.count, dtype=np.int64)
+            more[0] = times * PRIME
+            altered = replace(aggregate, ciphertexts=cluster.public.add_plain(aggregate.ciphertexts, more))
+            with pytest.raises(Rejected, match="does not match the receipts"):
+                cluster.server.open(altered.to_bytes(cluster.round), cluster.round)
+        plain = aggregate.plain.copy()
+        plain[0] = (int(plain[0]) + times * PRIME + 2**63) % 2**64 - 2**63
+        with pytest.raises(Rejected, match="does not match the receipts"):
+            cluster.server.open(replace(aggregate, plain=plain).to_bytes(cluster.round), cluster.round)
+        opened = cluster.server.open(aggregate.to_bytes(cluster.round), cluster.round)
+        expected = np.average(cluster.models, axis=0, weights=[0.1, 0.2, 0.3, 0.4])
+        assert read_model(opened.values, opened.weight, cluster.round) == pytest.approx(expected, abs=1e-6)
+
+    def test_values_that_nobody_could_sign_for_are_refused_by_the_client(self):
+        cluster = Cluster("paillier-2048-slot64", 4)
+        weights, mask = np.full(4, 2.0**38), Mask.prefix(0, size=4, block=cluster.round.block)
+        with pytest.raises(ValueDoesNotFit, match="too large to be signed for"):
+            seal_model(weights, mask, cluster.round, client=3, key=cluster.public, seed=b"s", padded=False)
+
+
+def test_a_sum_that_does_not_decrypt_takes_the_same_work_as_one_that_does_not_match(monkeypatch):
+    """Else the time would tell which it was, and with it whether a slot overflowed."""
+    work = []
+    monkeypatch.setattr(keyserver, "receipt", lambda values, seed: work.append(values.size) or receipt(values, seed))
+    cluster = Cluster(padded=True)
+    masks = [Mask.prefix(3, size=SIZE, block=cluster.round.block)] * CLIENTS
+    total = RoundSum(cluster.round, cluster.public)
+    for client, sealed in enumerate(cluster.seal(masks)):
+        total.add(sealed.upload, sender=client)
+        cluster.server.take_receipt(sealed.receipt, cluster.round, sender=client)
+    aggregate = total.close()
+    half = np.zeros(aggregate.mask.count, dtype=np.int64)
+    half[-1] = 2**31 - 1
+    over = cluster.public.add_plain(cluster.public.add_plain(aggregate.ciphertexts, half), half)
+    for altered in (replace(aggregate, ciphertexts=over), replace(aggregate, plain=aggregate.plain + 1)):
+        work.clear()
+        with pytest.raises(Rejected, match="does not match the receipts"):
+            cluster.server.open(altered.to_bytes(cluster.round), cluster.round)
+        assert work == [SIZE, SIZE]

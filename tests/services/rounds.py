@@ -52,7 +52,8 @@ class Played:
     def round(
         self, number: int = 0, *, purpose: str = "model", cluster: int = 0, attempt: int = 0, members=range(CLIENTS)
     ):
-        weights = {client: WEIGHTS[client] for client in members}
+        total = sum(WEIGHTS[client] for client in members)
+        weights = {client: WEIGHTS[client] / total for client in members}
         return Round(self.run, number, cluster, purpose, self.size, self.profile, weights, attempt)
 
     def register(self, round_: Round) -> Round:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 
 import numpy as np
@@ -59,12 +60,12 @@ def ranking(*order: int) -> Ranking:
 
 def test_receipts_are_kept_once_a_client_and_by_round(ledger):
     padded = Receipt(1, 7, 5, new_pad(Mask([False], 4, 4)))
-    assert ledger.keep_receipt(a_round(), Receipt(0, 2**61 - 2, 5))
-    assert not ledger.keep_receipt(a_round(), Receipt(0, 2**61 - 2, 5))
-    assert not ledger.keep_receipt(a_round(), Receipt(0, 7, 5))
-    assert ledger.keep_receipt(a_round(), padded)
-    assert ledger.keep_receipt(a_round(1), Receipt(0, 8, 5))
-    assert dict(ledger.receipts(a_round())) == {0: Receipt(0, 2**61 - 2, 5), 1: padded}
+    assert ledger.keep_receipt(a_round(1), Receipt(0, 2**61 - 2, 5))
+    assert not ledger.keep_receipt(a_round(1), Receipt(0, 2**61 - 2, 5))
+    assert not ledger.keep_receipt(a_round(1), Receipt(0, 7, 5))
+    assert ledger.keep_receipt(a_round(1), padded)
+    assert ledger.keep_receipt(a_round(), Receipt(0, 8, 5))
+    assert dict(ledger.receipts(a_round(1))) == {0: Receipt(0, 2**61 - 2, 5), 1: padded}
     assert dict(ledger.receipts(a_round(2))) == {}
 
 
@@ -84,6 +85,41 @@ def test_a_pad_that_comes_after_the_opening_is_not_kept_either(store):
     ledger.keep_opened(a_round(), Opened(np.arange(4), 1.0, (0,)))
     assert ledger.keep_receipt(a_round(), Receipt(1, 7, 5, new_pad(Mask([False], 4, 4))))
     assert ledger.receipts(a_round())[1] == Receipt(1, 7, 5)
+
+
+def test_what_was_erased_before_a_crash_is_gone_from_the_log_after_the_next_start(store, tmp_path):
+    """The process died between erasing and truncating the write-ahead log: whoever starts again does it."""
+    Registry(store).add_round(a_round(), WHO)
+    ledger = DatabaseLedger(store, bytes(32), WHO)
+    ledger.keep_receipt(a_round(), Receipt(1, 7, 5, new_pad(Mask([False], 4, 4))))
+    [sealed] = store.run(lambda transaction: transaction.row("SELECT padded FROM receipts"))
+    store.run(lambda transaction: transaction.change("UPDATE receipts SET padded = NULL"))
+    crashed = tmp_path / "crashed"
+    shutil.copytree(tmp_path / "service", crashed)
+    assert any(sealed in path.read_bytes() for path in crashed.glob("state.db*"))
+    again = Store(Folder(crashed).database, Folder(crashed).log)
+    again.note({"event": "anything"})
+    assert not any(sealed in path.read_bytes() for path in crashed.glob("state.db*"))
+    again.close()
+
+
+@pytest.mark.parametrize("later", [a_round(1), a_round(attempt=1)], ids=["round", "attempt"])
+def test_a_pad_that_comes_after_something_later_has_begun_is_not_kept_either(store, later):
+    ledger, receipt = DatabaseLedger(store, bytes(32), WHO), Receipt(1, 7, 5, new_pad(Mask([False], 4, 4)))
+    for each in (a_round(), later):
+        Registry(store).add_round(each, WHO)
+    assert ledger.keep_receipt(a_round(), receipt)
+    assert ledger.keep_receipt(later, receipt)
+    assert ledger.receipts(a_round())[1].pad is None
+    assert ledger.receipts(later)[1] == receipt
+
+
+def test_all_attempts_of_a_round_are_opened_with_one_of_them(ledger):
+    ledger.keep_opened(a_round(), Opened(np.arange(4), 1.0, (0, 1)))
+    assert ledger.was_opened(a_round(attempt=1))
+    with pytest.raises(Rejected) as refusal:
+        ledger.keep_opened(a_round(attempt=1), Opened(np.arange(4), 1.0, (1,)))
+    assert refusal.value.code == "already-decrypted"
 
 
 def test_a_round_is_opened_once(ledger):

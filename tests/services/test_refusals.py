@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from sensecrypt.errors import CertificateError, Refused, Unreachable
+from sensecrypt.protocol.descriptions import describe_round
 from sensecrypt.protocol.round import Round
+from sensecrypt.services.dkms.addresses import MESSAGE_TYPE, round_address
 from sensecrypt.services.dkms.client import DkmsClient
 from sensecrypt.services.pki import create_authority
 from tests.services.conftest import Server, certificate, failed_handshakes, make_server, wait_for_handshake
@@ -49,18 +51,41 @@ class TestWeights:
     @pytest.mark.parametrize(
         ("weights", "reason"),
         [
-            ({0: 1 - 3e-9, 1: 1e-9, 2: 1e-9, 3: 1e-9}, "100% of the weight, the policy allows 80%"),
-            ({0: 0.5, 1: 0.4999, 2: 0.0001}, "less than 1% of an even share"),
+            ({0: 1 - 3e-9, 1: 1e-9, 2: 1e-9, 3: 1e-9}, "one client is 100.0% of the sum, at most 80% may be one's"),
+            ({0: 0.5, 1: 0.4999, 2: 0.0001}, "less than 1% of an even part"),
         ],
     )
     def test_one_that_outweighs_the_others_is_refused(self, played, server, weights, reason):
-        before = lines_of(server, "outside-policy")
+        before = lines_of(server, "too-few-contributors")
         round_ = Round(played.run, next(_numbers), 0, "model", played.size, played.profile, weights)
         with played.aggregator() as aggregator:
             refusal = refusal_of(lambda: aggregator.register_round(round_))
-        assert refusal.code == "outside-policy"
+        assert refusal.code == "too-few-contributors"
         assert reason in refusal.reason
-        assert lines_of(server, "outside-policy") == before + 1
+        assert lines_of(server, "too-few-contributors") == before + 1
+
+    @pytest.mark.parametrize(
+        ("weights", "contributors", "reason"),
+        [
+            ({0: 0.6, 1: 0.004, 2: 0.004, 3: 0.392}, (0, 1, 2), "one client is 98.7% of the sum"),
+            ({0: 0.25, 1: 0.25, 2: 0.25, 3: 0.25}, (0,), "1 contributor(s), at least 2"),
+            ({0: 0.2, 1: 0.2, 2: 0.2, 3: 0.4}, (0, 1), "40% of the cluster's weight is in the sum, the quorum is 50%"),
+        ],
+    )
+    def test_what_counts_is_who_is_in_the_sum(self, played, weights, contributors, reason):
+        """An aggregator that leaves the heavy ones out would open the model of the one that it kept."""
+        round_ = Round(played.run, next(_numbers), 0, "model", played.size, played.profile, weights)
+        aggregate = played.upload(played.register(round_), contributors)
+        refusal = refusal_of(lambda: played.open(aggregate, round_))
+        assert (refusal.code, reason in refusal.reason) == ("too-few-contributors", True), refusal.reason
+
+    def test_weights_that_do_not_sum_to_one_are_no_round(self, played):
+        round_ = played.round(next(_numbers))
+        heavy = np.array([round_.weights[0]], dtype="<f8").tobytes()
+        body = describe_round(round_).replace(heavy, np.array([0.001], dtype="<f8").tobytes(), 1)
+        with played.server.browser("aggregator", "aggregator") as browser:
+            answer = browser.put(round_address(round_), content=body, headers={"Content-Type": MESSAGE_TYPE})
+        assert (answer.json()["code"], "shares of 1" in answer.json()["detail"]) == ("rejected", True)
 
 
 class TestWhoAsks:

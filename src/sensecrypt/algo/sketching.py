@@ -38,7 +38,8 @@ def sketch(vector: npt.ArrayLike, *, seed: bytes, size: int = 256) -> checks.Flo
 
     Args:
         vector: N numbers, not all zero.
-        seed: at least 16 secret bytes that all clients of a run share and the aggregator does not have.
+        seed: at least 16 secret bytes that all clients of a run share. Whoever has them and a sketch can compare it
+            with sketches of other data; so nobody but the client is to have both (the key server turns sketches).
         size: a multiple of 4.
     """
     values = checks.finite_vector("vector", vector)

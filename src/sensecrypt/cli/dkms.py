@@ -109,6 +109,9 @@ def audit(folder: Path, noted: str | None, as_json: bool) -> None:
 @click.option(
     "--min-contributors", default=3, show_default=True, type=click.IntRange(2), help="Fewest clients in a sum."
 )
+@click.option(
+    "--quorum", default=0.5, show_default=True, type=click.FloatRange(0, 1), help="Least weight of a cluster in a sum."
+)
 @click.option("--first", metavar="START:STOP", multiple=True, help="Parameters that come first in every order; repeat.")
 @click.option("--json", "as_json", is_flag=True, help="Print what the service tells about the run.")
 def register(
@@ -122,6 +125,7 @@ def register(
     members: tuple[str, ...],
     members_file: Path | None,
     min_contributors: int,
+    quorum: float,
     first: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -132,7 +136,13 @@ def register(
     ranges = [_range(text) for text in first]
     with DkmsClient(url, certificate=certificate, key=key, authority=authority) as admin:
         told = admin.register_run(
-            run, size=size, profile=profile, members=numbered, min_contributors=min_contributors, first=ranges
+            run,
+            size=size,
+            profile=profile,
+            members=numbered,
+            min_contributors=min_contributors,
+            quorum=quorum,
+            first=ranges,
         )
     if as_json:
         click.echo(json.dumps(told))

@@ -73,7 +73,10 @@ def play_cluster(
     }
     _distribute(parties, notes, model, message)
     if refresh is not None:
-        sum_sensitivities(parties, refresh[0], done, notes.server, notes.clients)
+        try:
+            sum_sensitivities(parties, refresh[0], done, notes.server, notes.clients)
+        except Rejected as error:  # the model is opened, and will not be again: the old order stays
+            notes.server["no_new_order"] = str(error)
     state.vectors[cluster] = model
     if parties.policy.propose is not None:
         state.exposed[cluster] = expose(state.exposed[cluster], hidden.to_array(), model)

@@ -13,6 +13,7 @@ from sensecrypt.engines.meter import Meter, MeteredKey
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.sharedkey import SharedKeyClients
+from sensecrypt.protocol.sumrules import SumRules
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,5 +62,6 @@ def make_keys(config: RunConfig, prices: Prices | None = None) -> Keyring:
     if shared:
         server = SharedKeyClients(held)
     else:
-        server = KeyServer(held, min_contributors=min(config.min_contributors, config.clients))
+        rules = SumRules(min(config.min_contributors, config.clients), config.quorum)
+        server = KeyServer(held, rules=rules)
     return Keyring(server, held if shared else held.public, MeteredKey(secret.public, meter), meter, prices)

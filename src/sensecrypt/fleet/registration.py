@@ -49,6 +49,7 @@ def register(folder: FleetFolder, description: Description, config: RunConfig, r
             profile=config.profile,
             members=dict(enumerate(description.members)),
             min_contributors=config.min_contributors,
+            quorum=config.quorum,
             first=first,
         )
 

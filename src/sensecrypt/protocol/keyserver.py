@@ -8,7 +8,7 @@ the rotation. What it must remember is in a `Ledger`.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,32 +16,37 @@ import numpy.typing as npt
 from sensecrypt import checks
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.algo.sketching import turn
-from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey
+from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey, Ints
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.ledger import Ledger, MemoryLedger, Ranking
 from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.opening import open_aggregate
-from sensecrypt.protocol.receipts import PRIME, receipt
+from sensecrypt.protocol.receipts import LIMIT, PRIME, receipt
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.sumrules import SumRules
 
 MISMATCH = "the sum does not match the receipts: an upload is missing, doubled or altered"
 """All that is told about a sum that fails, whatever it decrypts to: more would answer questions about ciphertexts."""
+_RULES = SumRules()
 
 
 class KeyServer:
-    """Decrypts once per (run, round, cluster, purpose), only with enough contributors, and only what verifies."""
+    """Decrypts once per (run, round, cluster, purpose), only sums of enough clients, and only what verifies.
 
-    def __init__(self, secret: DecryptionKey, *, min_contributors: int = 2, ledger: Ledger | None = None) -> None:
+    How often sums may fail is not its business, but that of whoever lets others ask: see `services.dkms`.
+    """
+
+    def __init__(self, secret: DecryptionKey, *, rules: SumRules = _RULES, ledger: Ledger | None = None) -> None:
         """A server for one key pair.
 
         Args:
             secret: the key.
-            min_contributors: the fewest clients in a sum that it decrypts.
+            rules: for the sums that it decrypts.
             ledger: its memory; None: one that ends with this process, its seeds from the operating system.
         """
         self._secret = secret
-        self._min_contributors = checks.whole("min_contributors", min_contributors, low=1)
+        self._rules = rules
         self._ledger: Ledger = MemoryLedger() if ledger is None else ledger
 
     @property
@@ -86,13 +91,8 @@ class KeyServer:
         order = None if ranking is None else ranking.order
         given = [receipts[client] for client in aggregate.contributors]
         pads = [each.pad for each in given if each.pad is not None]
-        try:
-            encrypted, values = open_aggregate(aggregate, round_, self._secret, order, pads=pads, workers=workers)
-        except Rejected:
-            raise Rejected(MISMATCH, code="receipts-mismatch") from None
-        seed = self.receipt_seed(round_)
-        found = (receipt(encrypted, seed), receipt(values, seed))
-        if found != (sum(each.encrypted for each in given) % PRIME, sum(each.value for each in given) % PRIME):
+        encrypted, values, sound = open_aggregate(aggregate, round_, self._secret, order, pads=pads, workers=workers)
+        if not _verifies(encrypted, values, given, self.receipt_seed(round_)) or not sound:
             raise Rejected(MISMATCH, code="receipts-mismatch")
         weight = sum(round_.weights[client] for client in aggregate.contributors)
         opened = Opened(values, weight, aggregate.contributors)
@@ -120,11 +120,22 @@ class KeyServer:
             raise Rejected("a contributor is counted twice", code="doubled-contributor")
         if not set(contributors) <= round_.weights.keys():
             raise Rejected("a contributor is no member of the cluster", code="not-a-member")
-        if len(contributors) < self._min_contributors:
-            reason = f"{len(contributors)} contributor(s), at least {self._min_contributors} are needed"
-            raise Rejected(reason, code="too-few-contributors")
+        self._rules.check(round_.weights, contributors)
         if missing := [client for client in contributors if client not in receipts]:
             raise Rejected(f"no receipt of client {missing[0]}", code="no-receipt")
 
     def _derive(self, *purpose: str) -> bytes:
         return hmac.digest(self._ledger.root, "\x00".join(purpose).encode(), "sha256")
+
+
+def _verifies(encrypted: Ints, values: Ints, signed: Sequence[Receipt], seed: bytes) -> bool:
+    """Whether these are the sums that the receipts are for; takes as long whatever is wrong."""
+    small = max(_largest(encrypted), _largest(values)) < LIMIT
+    found = (receipt(encrypted, seed), receipt(values, seed))
+    return small & (
+        found == (sum(each.encrypted for each in signed) % PRIME, sum(each.value for each in signed) % PRIME)
+    )
+
+
+def _largest(values: Ints) -> int:
+    return max(abs(int(values.min())), abs(int(values.max())))

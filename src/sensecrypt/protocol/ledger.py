@@ -54,7 +54,7 @@ class Ledger(Protocol):
         """All receipts of the round, by client; of a round that was opened, without their pads."""
 
     def was_opened(self, round_: Round) -> bool:
-        """Whether a sum of this round was decrypted and verified."""
+        """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
 
     def keep_opened(self, round_: Round, opened: Opened) -> None:
         """The round is opened from now on, and its pads are forgotten; `Rejected` if it was before."""
@@ -100,16 +100,21 @@ class MemoryLedger:
         return self._receipts.get(_key(round_), {})
 
     def was_opened(self, round_: Round) -> bool:
-        """Whether a sum of this round was decrypted and verified."""
-        return _key(round_) in self._opened
+        """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
+        return _whatever_attempt(round_) in self._opened
 
     def keep_opened(self, round_: Round, opened: Opened) -> None:  # noqa: ARG002  (whoever asked has the values)
-        """The round is opened from now on, and its receipts are forgotten."""
-        if _key(round_) in self._opened:
+        """The round is opened from now on, and the receipts of all its attempts are forgotten."""
+        if self.was_opened(round_):
             raise Rejected("this sum was decrypted already", code="already-decrypted")
-        self._opened.add(_key(round_))
-        self._receipts.pop(_key(round_), None)
+        done = _whatever_attempt(round_)
+        self._opened.add(done)
+        self._receipts = {key: kept for key, kept in self._receipts.items() if key[:-1] != done}
 
 
 def _key(round_: Round) -> tuple[str | int, ...]:
-    return tuple(round_.header.values())
+    return (*_whatever_attempt(round_), round_.attempt)
+
+
+def _whatever_attempt(round_: Round) -> tuple[str | int, ...]:
+    return (round_.run, round_.number, round_.cluster, round_.purpose)

@@ -8,7 +8,7 @@ import numpy as np
 
 from sensecrypt import checks
 from sensecrypt.crypto.scheme import DecryptionKey, Ints
-from sensecrypt.errors import InvalidCiphertext, Rejected
+from sensecrypt.errors import InvalidCiphertext
 from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.pads import Pad, sum_of, wrap
 from sensecrypt.protocol.round import Round
@@ -22,11 +22,12 @@ def open_aggregate(
     *,
     pads: Iterable[Pad] = (),
     workers: int = 1,
-) -> tuple[Ints, Ints]:
+) -> tuple[Ints, Ints, bool]:
     """Decrypt what somebody encrypted, add what somebody did not without its pads, and undo the order.
 
     Returns:
-        The sums over those who encrypted, 0 where nobody did; and the sums over everybody.
+        The sums over those who encrypted, 0 where nobody did; the sums over everybody; and whether the ciphertexts were
+        of packed numbers. If not, zeros stand for them: whoever asks is to wait no shorter than if they were.
 
     Args:
         aggregate: the sum.
@@ -38,13 +39,14 @@ def open_aggregate(
     """
     encrypted, rest = np.zeros(round_.size, dtype=np.int64), -sum_of(pads, round_)
     rest[~aggregate.common.to_array()] += aggregate.plain
+    sound = True
     if aggregate.mask.blocks:
         try:
             decrypted = secret.decrypt(aggregate.ciphertexts, aggregate.mask.count, workers=workers)
-        except InvalidCiphertext as error:
-            raise Rejected(f"the aggregate does not decrypt: {error.problem}", code="does-not-decrypt") from None
+        except InvalidCiphertext:
+            decrypted, sound = np.zeros(aggregate.mask.count, dtype=np.int64), False
         encrypted[aggregate.mask.to_array()] = decrypted
-    return _in_order(encrypted, order), _in_order(wrap(encrypted + rest, round_), order)
+    return _in_order(encrypted, order), _in_order(wrap(encrypted + rest, round_), order), sound
 
 
 def _in_order(in_slots: Ints, order: checks.IntVector | None) -> Ints:

@@ -38,7 +38,7 @@ class Round:
         """Refuse a round that nobody could complete."""
         checks.choice("purpose", self.purpose, ("model", "sensitivity"))
         checks.whole("size", self.size, low=1)
-        if not self.weights or min(self.weights.values()) <= 0 or sum(self.weights.values()) > 1 + 1e-9:
+        if not self.weights or min(self.weights.values()) <= 0 or abs(sum(self.weights.values()) - 1) > 1e-9:
             raise InvalidInput("weights", "are not positive shares of 1", "pass n_i / Σ n_j of the members")
 
     @property

@@ -7,11 +7,13 @@ the key can read the upload. Use it to reproduce the paper, not to protect clien
 from __future__ import annotations
 
 from sensecrypt.crypto.scheme import DecryptionKey
+from sensecrypt.errors import Rejected
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.opening import open_aggregate
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.sumrules import SumRules
 
 
 class SharedKeyClients(KeyServer):
@@ -19,7 +21,7 @@ class SharedKeyClients(KeyServer):
 
     def __init__(self, secret: DecryptionKey) -> None:
         """All seeds come from the operating system and are shared like the key."""
-        super().__init__(secret, min_contributors=1)
+        super().__init__(secret, rules=SumRules(min_contributors=1))
 
     @property
     def secret(self) -> DecryptionKey:
@@ -33,6 +35,8 @@ class SharedKeyClients(KeyServer):
         """What any client does with the aggregate."""
         aggregate = Aggregate.from_bytes(data, round_)
         order = self.order(round_.run, round_.cluster) if round_.purpose == "model" else None
-        _, values = open_aggregate(aggregate, round_, self._secret, order, workers=workers)
+        _, values, sound = open_aggregate(aggregate, round_, self._secret, order, workers=workers)
+        if not sound:
+            raise Rejected("the aggregate does not decrypt", code="does-not-decrypt")
         weight = sum(round_.weights[client] for client in aggregate.contributors)
         return Opened(values, weight, aggregate.contributors)

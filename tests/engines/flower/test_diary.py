@@ -82,3 +82,18 @@ def test_parameters_are_ranked_before_the_first_round_and_in_one_cluster(diary):
     diary.begin(FIRST)
     with pytest.raises(Rejected, match="ranking, attempt 9 was asked for after round 0, attempt 0"):
         diary.rank(replace(FIRST, attempt=9))
+
+
+def test_the_final_model_is_the_own_cluster_s(diary):
+    diary.begin(FIRST)
+    with pytest.raises(Rejected, match="cluster 1 was asked for after cluster 0"):
+        diary.require_latest(replace(SECOND, cluster=1))
+    diary.require_latest(SECOND)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"played": [0, 0], "start": [-1, -1]}'])
+def test_who_does_not_know_what_it_played_plays_nothing(diary, tmp_path, content):
+    diary.begin(FIRST)
+    (tmp_path / "run" / "played.json").write_text(content)
+    with pytest.raises(Rejected, match="is damaged"):
+        diary.begin(SECOND)

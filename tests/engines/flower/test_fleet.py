@@ -276,6 +276,13 @@ def test_a_client_pads_whatever_the_run_says(fleet, monkeypatch, settings):
     assert padded == {0: True, 1: True, 2: False, 3: True}
 
 
+def test_pads_are_no_encryption_for_a_client_that_asks_for_it(fleet):
+    played = fleet(rounds=1, policy="plaintext")
+    played.party("client", "client-2", "least_share = 1\n")
+    [left_out] = [record for record in played.play().records if "left_out" in record]
+    assert "0% would be encrypted, this client wants 100%" in left_out["left_out"]
+
+
 def test_a_run_that_pads_is_padded_by_everybody(fleet, monkeypatch):
     padded = watch_sealing(monkeypatch)
     played = fleet(rounds=1)

@@ -171,6 +171,18 @@ def test_a_description_of_another_length_is_left_out(altered):
     assert altered("query.enrol", alter, clustering="auto").play().labels == [0, 0, 0, -1]
 
 
+@pytest.mark.parametrize("samples", [1, 10**9])
+def test_a_client_that_tells_too_few_samples_or_too_many_stops_nobody(altered, samples):
+    """The key service opens no sum that is nearly one client's: weights are kept within its rules."""
+
+    def alter(parts, *_):
+        honest = Enrolment.from_bytes(parts["enrolment"])
+        return {**parts, "enrolment": replace(honest, samples=samples).to_bytes()}
+
+    outcome = altered("query.enrol", alter).play()
+    assert len(outcome.played) == 4
+
+
 def test_a_node_without_a_party_file_says_so(fleet, caplog):
     played = fleet(rounds=1)
     context = played.context

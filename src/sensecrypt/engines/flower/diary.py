@@ -44,25 +44,34 @@ class Diary:
         fields = self._read()
         if now <= fields["played"]:
             raise Rejected(f"{_words(now)} was asked for after {_words(fields['played'])}")
-        if fields["cluster"] not in (None, assignment.cluster):
-            raise Rejected(f"cluster {assignment.cluster} was asked for after cluster {fields['cluster']}")
+        _require_cluster(assignment, fields)
         start = list(assignment.start or _BEFORE)
         make_folder(self._folder)
         content = {"played": now, "start": start, "cluster": assignment.cluster}
         write_whole(self._path, json.dumps(content).encode())
 
     def require_latest(self, assignment: Assignment) -> None:
-        """Raise `Rejected` if a model is older than the one that was started from before."""
-        start, seen = list(assignment.start or _BEFORE), self._read()["start"]
-        if start < seen:
-            raise Rejected(f"a model of round {start[0]} was asked for after one of round {seen[0]}")
+        """Raise `Rejected` if a model is older than the one that was started from before, or another cluster's."""
+        start, fields = list(assignment.start or _BEFORE), self._read()
+        if start < fields["start"]:
+            raise Rejected(f"a model of round {start[0]} was asked for after one of round {fields['start'][0]}")
+        _require_cluster(assignment, fields)
 
     def _read(self) -> dict[str, Any]:
         try:
-            fields: dict[str, Any] = json.loads(self._path.read_text())
+            fields = json.loads(self._path.read_text())
         except FileNotFoundError:
             return {"played": [_RANKING, -1], "start": _BEFORE, "cluster": None}
+        except ValueError:
+            fields = None
+        if not isinstance(fields, dict) or fields.keys() != {"played", "start", "cluster"}:
+            raise Rejected(f"{self._path} is damaged: what was played is not known, so nothing is")
         return fields
+
+
+def _require_cluster(assignment: Assignment, fields: dict[str, Any]) -> None:
+    if fields["cluster"] not in (None, assignment.cluster):
+        raise Rejected(f"cluster {assignment.cluster} was asked for after cluster {fields['cluster']}")
 
 
 def _words(played: list[int]) -> str:

@@ -30,6 +30,7 @@ from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.services.dkms.client import DkmsClient
 
 MAX_ATTEMPTS = 3
@@ -54,6 +55,7 @@ class Aggregator:
         public: the run's public key.
         folder: where records and checkpoints go.
         roster: who is there.
+        rules: for the sums that the key service opens; members' weights are kept within them.
     """
 
     grid: Grid
@@ -63,12 +65,11 @@ class Aggregator:
     public: EncryptionKey
     folder: RunFolder
     roster: Roster
+    rules: SumRules
 
     def describe(self, state: FleetState, cluster: int, number: int, purpose: str, attempt: int) -> Round:
         """What all members of a cluster agree on before a round."""
-        members = state.members(cluster)
-        total = int(state.samples[members].sum())
-        weights = {client: int(state.samples[client]) / total for client in members}
+        weights = self.rules.weights({client: int(state.samples[client]) for client in state.members(cluster)})
         profile = get_profile(self.config.profile)
         return Round(self.settings.run, number, cluster, purpose, state.size, profile, weights, attempt)
 

@@ -14,7 +14,7 @@ import numpy as np
 from sensecrypt.config import RunConfig
 from sensecrypt.engines.flower.diary import Diary
 from sensecrypt.engines.flower.messages import Assignment, Enrolment, facts_to_bytes
-from sensecrypt.engines.flower.party import Party
+from sensecrypt.engines.flower.party import LEAST_SHARE, Party
 from sensecrypt.engines.flower.proof import Statement, prove
 from sensecrypt.engines.flower.settings import Settings
 from sensecrypt.engines.flower.wire import Parts
@@ -130,16 +130,24 @@ class Member:
     def _send(self, done: Done, round_: Round, after: Round | None, facts: Record) -> Parts:
         if done.model is None or done.facts is None:
             raise Rejected(done.failure or "nothing came of it")
-        pads_alone = self._settings.config.policy == "plaintext" and self._world.padded
-        if done.facts["encrypted_share"] < self._party.least_share and not pads_alone:
-            told = f"{done.facts['encrypted_share']:.0%} would be encrypted, this client wants"
-            raise Rejected(f"{told} {self._party.least_share:.0%}: its budget is {done.facts['budget']:.2f}")
+        share, least = done.facts["encrypted_share"], self._least_share
+        if share < least:
+            told = f"{share:.0%} would be encrypted, this client wants {least:.0%}"
+            raise Rejected(f"{told}: its budget is {done.facts['budget']:.2f}")
         self._dkms.send_receipt(done.model.receipt, round_)
         parts = {"upload": done.model.upload, "facts": facts_to_bytes({**done.facts, **facts})}
         if after is not None and done.sensitivity is not None:
             self._dkms.send_receipt(done.sensitivity.receipt, after)
             parts["sensitivity"] = done.sensitivity.upload
         return parts
+
+    @property
+    def _least_share(self) -> float:
+        """What the party file says, to the letter; if it says nothing, pads are as good in a run of pads alone."""
+        if self._party.least_share is not None:
+            return self._party.least_share
+        pads_alone = self._settings.config.policy == "plaintext" and self._world.padded
+        return 0.0 if pads_alone else LEAST_SHARE
 
     def _round(self, assignment: Assignment, purpose: str, *, after: int = 0) -> Round:
         number, attempt = assignment.number + after, assignment.attempt

@@ -42,7 +42,8 @@ class Party:
         state: folder of the party's own.
         cpus: of its device; None: as the run's configuration says.
         bandwidth: likewise.
-        least_share: of the model; a client sends nothing of which less is encrypted.
+        least_share: of the model; a client sends nothing of which less is encrypted. None: a tenth, or nothing at all
+            in a run that encrypts nothing, if all of it is padded.
         rest: `padded`: a client pads what it does not encrypt, whatever a run says; `plain`: if the run says so.
         clear_sensitivities: whether a client sends its sensitivities in the clear where a run asks for it.
         tell_accuracy: whether it tells the aggregator how good models are on its own data.
@@ -55,7 +56,7 @@ class Party:
     state: Path
     cpus: float | None = None
     bandwidth: float | None = None
-    least_share: float = LEAST_SHARE
+    least_share: float | None = None
     rest: str = "padded"
     clear_sensitivities: bool = False
     tell_accuracy: bool = False

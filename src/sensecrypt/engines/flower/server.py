@@ -11,7 +11,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,7 @@ from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder
 from sensecrypt.policies import get_policy
+from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.services.dkms.client import DkmsClient
 
 PARTY_VARIABLE = "SENSECRYPT_AGGREGATOR"  # names the party file, in the environment of SuperLink
@@ -83,7 +84,8 @@ def _held(folder: RunFolder) -> Iterator[None]:
 
 def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder: RunFolder) -> None:
     start = time.perf_counter()
-    names = dkms.run(settings.run)["names"]
+    told = dkms.run(settings.run)
+    names, rules = told["names"], SumRules(**{each.name: told[each.name] for each in fields(SumRules)})
     if sorted(map(int, names)) != list(range(settings.config.clients)):
         problem = f"is {settings.config.clients}, the key service knows {len(names)} members of run {settings.run}"
         raise InvalidInput("clients", problem, "register the run with as many, numbered from 0")
@@ -97,7 +99,7 @@ def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder
             folder.create(config)
         state.save(folder)
     config = replace(folder.read_config(), rounds=settings.config.rounds)
-    aggregator = Aggregator(grid, settings, config, dkms, dkms.public_key(settings.run), folder, roster)
+    aggregator = Aggregator(grid, settings, config, dkms, dkms.public_key(settings.run), folder, roster, rules)
     if state.next_round == SETUP:
         end_round(aggregator, state, first_orders(aggregator, state))
     budgets = Budgets(config, state.labels, state.size)

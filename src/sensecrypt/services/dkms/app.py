@@ -51,6 +51,7 @@ class RunRequest(BaseModel):
         min_length=1, description="the certificate's name of every client, by the client's number"
     )
     min_contributors: int = Field(default=2, ge=1, le=_MOST, description="the fewest clients in a sum")
+    quorum: float = Field(default=0.5, gt=0, le=1, description="the least part of a cluster's weight in a sum")
     first: list[tuple[int, int]] = Field(
         default=[], max_length=10_000, description="ranges [start, stop) of parameters that come first in every order"
     )
@@ -109,7 +110,7 @@ def _add_runs(app: FastAPI, service: KeyService) -> None:
             raise refused("invalid-request", _told(error.errors(include_input=False, include_url=False))) from None
         members = {int(number): name for number, name in sorted(asked.members.items(), key=lambda item: int(item[0]))}
         return service.register_run(
-            Run(run, asked.size, asked.profile, members, asked.min_contributors, asked.first), who
+            Run(run, asked.size, asked.profile, members, asked.min_contributors, asked.quorum, asked.first), who
         )
 
     @app.get(RUN)

@@ -97,12 +97,13 @@ class DkmsClient:
         profile: str,
         members: Mapping[int, str],
         min_contributors: int,
+        quorum: float = 0.5,
         first: Sequence[tuple[int, int]] = (),
     ) -> dict[str, Any]:
         """Register a run, as admin; what the service tells about it. See `registry.Run` for the arguments."""
         names = {str(number): name for number, name in members.items()}
         asked = {"size": size, "profile": profile, "members": names, "min_contributors": min_contributors}
-        body = {**asked, "first": [list(each) for each in first]}
+        body = {**asked, "quorum": quorum, "first": [list(each) for each in first]}
         return self._json("PUT", run_address(run), json=body)
 
     def run(self, run: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from sensecrypt.protocol.answers import Acknowledgement
 from sensecrypt.services.dkms.addresses import Place
 from sensecrypt.services.dkms.certificates import Identity
 from sensecrypt.services.dkms.problems import refused
-from sensecrypt.services.dkms.registry import facts_of
+from sensecrypt.services.dkms.registry import facts_of, left_behind
 from sensecrypt.services.dkms.store import Store, Transaction
 
 _NEW = "INSERT INTO openings (run, number, cluster, purpose) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
@@ -45,7 +45,8 @@ class Openings:
                 if (attempt, known) == (place.attempt, digest):
                     return Acknowledgement(tuple(int(each) for each in contributors.split(",")), weight)
                 raise refused("already-decrypted", "another sum of this round was decrypted already")
-            _check_latest(transaction, place)
+            if reason := left_behind(transaction, place):
+                raise refused("superseded", reason)
             if failures >= self.failures:
                 raise refused("too-many-failures", f"{failures} sums of this round have failed")
             failed = (transaction.row("SELECT sum(failures) FROM openings WHERE run = ?", place.run) or (0,))[0]
@@ -66,14 +67,3 @@ class Openings:
         """The sum was refused: another may come; it counts if it was refused after decryption."""
         sql = f"UPDATE openings SET digest = NULL, failures = failures + ? {_OPENING}"  # noqa: S608  (constants)
         self.store.run(lambda transaction: transaction.change(sql, int(failed), *place.round))
-
-
-def _check_latest(transaction: Transaction, place: Place) -> None:
-    sql = f"SELECT max(attempt) FROM rounds {_OPENING}"  # noqa: S608  (constants)
-    latest = (transaction.row(sql, *place.round) or (None,))[0]
-    if latest != place.attempt:
-        raise refused("superseded", f"attempt {latest} of this round has begun")
-    sql = "SELECT max(number) FROM rounds WHERE (run, cluster, purpose) = (?, ?, ?)"
-    last = (transaction.row(sql, place.run, place.cluster, place.purpose) or (None,))[0]
-    if last != place.number:
-        raise refused("superseded", f"round {last} has begun, and pads of earlier ones are forgotten")

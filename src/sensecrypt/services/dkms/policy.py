@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
+from sensecrypt.protocol.sumrules import LARGEST_WEIGHT
 from sensecrypt.tomlfile import read_toml, refuse_unknown
 
 
@@ -16,7 +17,8 @@ class Policy:
 
     Attributes:
         min_contributors: the fewest clients in a sum; a run may ask for more.
-        largest_weight: the largest share of a sum that one member may have: a larger one shows its model to the others.
+        quorum: the least part of a cluster's weight in a sum; a run may ask for more.
+        largest_weight: the largest part of a sum that may be one client's: a larger one shows its model to the others.
         max_parameters: the largest model.
         max_members: the most clients of a run.
         failures_per_round: how many sums that fail after decryption a round may have; then it is closed.
@@ -31,7 +33,8 @@ class Policy:
     """
 
     min_contributors: int = 2
-    largest_weight: float = 0.8
+    quorum: float = 0.5
+    largest_weight: float = LARGEST_WEIGHT
     max_parameters: int = 100_000_000
     max_members: int = 10_000
     failures_per_round: int = 3
@@ -51,7 +54,7 @@ class Policy:
             if field.name == "allow_insecure":
                 if not isinstance(value, bool):
                     raise InvalidInput(field.name, f"is {value!r}", "write true or false")
-            elif field.name == "largest_weight":
+            elif field.name in ("quorum", "largest_weight"):
                 checks.number(field.name, value, low=0.0, high=1.0, open_low=True)
             elif field.name == "denied":
                 if not all(isinstance(name, str) for name in value):
@@ -63,7 +66,8 @@ class Policy:
 DEFAULT_TEXT = """\
 # What this key service allows, whatever anybody asks for. Read at start.
 min_contributors = 2          # the fewest clients in a sum; a run may ask for more
-largest_weight = 0.8          # the largest share of a sum that one member may have
+quorum = 0.5                  # the least part of a cluster's weight in a sum; a run may ask for more
+largest_weight = 0.8          # the largest part of a sum that may be one client's
 max_parameters = 100_000_000  # the largest model
 max_members = 10_000          # the most clients of a run
 failures_per_round = 3        # sums that fail after decryption; then the round is closed

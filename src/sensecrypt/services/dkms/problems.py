@@ -39,7 +39,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "doubled-contributor": (422, "name every contributor once"),
     "no-receipt": (422, "wait for the receipt, or leave that client's upload out"),
     "receipts-mismatch": (422, "add up the round again from its uploads"),
-    "too-many-failures": (429, "go on with the next round, and look for the faulty upload"),
+    "too-many-failures": (429, "look for the faulty upload; then raise failures_per_round in policy.toml to go on"),
     "run-closed": (429, "look for the faulty party, and register a new run"),
     "rate-limited": (429, _AGAIN),
     "internal": (500, "look into the service's log"),

@@ -21,7 +21,6 @@ from sensecrypt.services.dkms.store import Store, Transaction
 from sensecrypt.types import BoolVector
 
 _KEPT_ROUNDS = 256  # in memory
-_LEAST_OF_EVEN = 0.01  # of what a member would weigh if all weighed the same
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class Run:
         profile: of its key pair.
         members: the certificate's name of every client, by the client's number.
         min_contributors: the fewest clients in a sum.
+        quorum: the least part of a cluster's weight in a sum.
         first: ranges [start, stop) of parameters that come first in every order.
     """
 
@@ -42,6 +42,7 @@ class Run:
     profile: str
     members: dict[int, str]
     min_contributors: int
+    quorum: float
     first: list[tuple[int, int]]
 
     @property
@@ -172,19 +173,17 @@ def check_run(round_: Round, run: Run) -> None:
         raise refused("outside-policy", f"run {run.run} has {run.size:,} parameters and profile {run.profile}")
     if not round_.weights.keys() <= run.members.keys():
         raise refused("outside-policy", "a member of the round is not registered with the run")
-    if len(round_.weights) < run.min_contributors:
-        reason = f"the round has {len(round_.weights)} member(s), at least {run.min_contributors} must contribute"
-        raise refused("too-few-contributors", reason)
 
 
-def check_weights(round_: Round, largest: float) -> None:
-    """Raise unless everybody's share of the sum hides the others': a sum of one and of nothing is that one."""
-    weights = round_.weights.values()
-    if max(weights) > largest:
-        reason = f"a member has {max(weights):.0%} of the weight, the policy allows {largest:.0%}"
-        raise refused("outside-policy", reason)
-    if min(weights) * len(weights) < _LEAST_OF_EVEN:
-        raise refused("outside-policy", f"a member has less than {_LEAST_OF_EVEN:.0%} of an even share of the weight")
+def left_behind(transaction: Transaction, place: Place) -> str | None:
+    """Why no sum of that attempt will be opened any more, or None: a later attempt, or round, has begun."""
+    sql = "SELECT max(attempt) FROM rounds WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
+    attempt = (transaction.row(sql, *place.round) or (None,))[0]
+    if attempt != place.attempt:
+        return f"attempt {attempt} of this round has begun"
+    sql = "SELECT max(number) FROM rounds WHERE (run, cluster, purpose) = (?, ?, ?)"
+    number = (transaction.row(sql, place.run, place.cluster, place.purpose) or (None,))[0]
+    return None if number == place.number else f"round {number} has begun, and pads of earlier ones are forgotten"
 
 
 def _is_repeated(transaction: Transaction, place: Place, round_: Round) -> bool:

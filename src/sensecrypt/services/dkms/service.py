@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from sensecrypt.crypto import publicfile
@@ -25,6 +25,7 @@ from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.keyserver import MISMATCH, KeyServer
 from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.sumrules import LEAST_OF_EVEN, SumRules
 from sensecrypt.services.dkms.addresses import Place, place_of
 from sensecrypt.services.dkms.certificates import Identity
 from sensecrypt.services.dkms.folder import Folder
@@ -34,12 +35,13 @@ from sensecrypt.services.dkms.metrics import Metrics
 from sensecrypt.services.dkms.openings import Openings
 from sensecrypt.services.dkms.policy import Policy
 from sensecrypt.services.dkms.problems import from_rejected, refused
-from sensecrypt.services.dkms.registry import Registry, Run, check_run, check_weights, facts_of
+from sensecrypt.services.dkms.registry import Registry, Run, check_run, facts_of
 from sensecrypt.services.dkms.store import Store
 from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, generate_key
 
 T = TypeVar("T")
 _HEADER_BYTES = 1 << 17  # of a message, and whatever else is short in it
+_TICK = 0.25  # seconds
 _KEPT_MODELS = 8  # in memory, for members who ask at the same time
 
 
@@ -79,7 +81,7 @@ class KeyService:
     def run(self, name: str, who: Identity) -> dict[str, Any]:
         """What is public about a run, the asking client's own number, and for the aggregator who has which."""
         run = self._registry.run(name)
-        told = {"run": name, "size": run.size, "profile": run.profile, "min_contributors": run.min_contributors}
+        told = {"run": name, "size": run.size, "profile": run.profile, **asdict(self._rules(run))}
         client = self._client(run, who) if who.role == "client" else None
         fingerprint = self._key(name).public.fingerprint
         names = {str(number): name for number, name in run.members.items()} if who.role == "aggregator" else None
@@ -100,7 +102,10 @@ class KeyService:
         if place_of(round_) != place:
             raise refused("rejected", "the message describes another round than its address")
         check_run(round_, run)
-        check_weights(round_, self.policy.largest_weight)
+        try:
+            self._rules(run).check(round_.weights, round_.weights.keys())
+        except Rejected as error:
+            raise from_rejected(error) from None
         self._registry.add_round(round_, who)
 
     def receipts(self, place: Place, who: Identity) -> list[int]:
@@ -214,6 +219,8 @@ class KeyService:
         if not self.policy.min_contributors <= run.min_contributors <= len(run.members):
             reason = f"min_contributors is to be at least {self.policy.min_contributors}, and at most all members"
             raise refused("outside-policy", reason)
+        if not self.policy.quorum <= run.quorum <= 1:
+            raise refused("outside-policy", f"quorum is to be at least {self.policy.quorum}, and at most 1")
         if len(set(run.members.values())) != len(run.members):
             raise refused("outside-policy", "two members have one name")
         if any(not 0 <= start < stop <= run.size for start, stop in run.first):
@@ -239,9 +246,11 @@ class KeyService:
             opened = self._server(run, who).open(data, round_, workers=self._workers)
         except Rejected as error:
             self._openings.release(place, failed=error.code == "receipts-mismatch")
+            _wait_for_tick(start)
             raise from_rejected(error) from None
         except InvalidInput:
             self._openings.release(place, failed=True)
+            _wait_for_tick(start)
             raise refused("receipts-mismatch", MISMATCH) from None
         except WorkerDied as error:
             raise refused("decryption-failed", str(error)) from None
@@ -278,7 +287,10 @@ class KeyService:
 
     def _server(self, run: Run, who: Identity, ledger: DatabaseLedger | None = None) -> KeyServer:
         key = self._key(run.run)
-        return KeyServer(key, min_contributors=run.min_contributors, ledger=ledger or self._ledger(who))
+        return KeyServer(key, rules=self._rules(run), ledger=ledger or self._ledger(who))
+
+    def _rules(self, run: Run) -> SumRules:
+        return SumRules(run.min_contributors, run.quorum, self.policy.largest_weight, LEAST_OF_EVEN)
 
     def _key(self, name: str) -> VaultKey:
         """The run's key; it never changes, so that its file is read once."""
@@ -294,6 +306,11 @@ class KeyService:
 
     def _note_handed(self, what: str, who: Identity, where: dict[str, str | int] | dict[str, str]) -> None:
         self.store.note({"event": "handed-out", "what": what, "role": who.role, "name": who.name, **where})
+
+
+def _wait_for_tick(start: float) -> None:
+    """Sums that fail are told so at whole ticks after they came: how long it took would tell what they decrypt to."""
+    time.sleep((start - time.perf_counter()) % _TICK)
 
 
 def _checked(read: Callable[[bytes], T], data: bytes) -> T:

@@ -72,7 +72,8 @@ class Store:
             self._connection.close()
             raise
         self._queue: queue.SimpleQueue[tuple[Callable[[Transaction], Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._broken = self._closed = self._log_is_due = False
+        self._broken = self._closed = False
+        self._log_is_due = True  # a crash may have left in it what was erased from the database
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
 

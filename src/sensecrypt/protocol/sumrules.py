@@ -1,0 +1,79 @@
+"""Whose sums may be opened: those of enough clients, with enough of the weight, none of whom is nearly all of it.
+
+A sum of one and of next to nothing is that one, and whoever knows the others' values subtracts them. What counts is
+what is in the sum, not what was planned: an aggregator chooses whose uploads it adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from sensecrypt import checks
+from sensecrypt.errors import Rejected
+
+LARGEST_WEIGHT, LEAST_OF_EVEN = 0.8, 0.01  # where clients are not to see each other's models
+_ROUNDING = 1e-9  # shares are quotients of whole numbers
+
+
+@dataclass(frozen=True)
+class SumRules:
+    """What must hold of a sum before it is decrypted.
+
+    Attributes:
+        min_contributors: the fewest clients in it.
+        quorum: the least part of the members' weight in it.
+        largest_weight: the largest part of it that is one client's.
+        least_of_even: how much of an even part each client has at least.
+    """
+
+    min_contributors: int = 2
+    quorum: float = 0.0
+    largest_weight: float = 1.0
+    least_of_even: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse rules that no sum could keep."""
+        checks.whole("min_contributors", self.min_contributors, low=1)
+        for name in ("quorum", "largest_weight", "least_of_even"):
+            checks.number(name, getattr(self, name), low=0.0, high=1.0)
+
+    def check(self, weights: Mapping[int, float], contributors: Collection[int]) -> None:
+        """Raise `Rejected` unless a sum of these members may be opened.
+
+        Args:
+            weights: p of every member; they sum to 1.
+            contributors: members whose values are in the sum, each once.
+        """
+        own = [weights[client] for client in contributors]
+        there, many = sum(own), len(own)
+        if many < self.min_contributors:
+            _refuse(f"{many} contributor(s), at least {self.min_contributors} are needed")
+        if there < self.quorum - _ROUNDING:
+            _refuse(f"{there:.0%} of the cluster's weight is in the sum, the quorum is {self.quorum:.0%}")
+        if max(own) > self.largest_weight * there + _ROUNDING:
+            _refuse(f"one client is {max(own) / there:.1%} of the sum, at most {self.largest_weight:.0%} may be one's")
+        if min(own) * many < self.least_of_even * there - _ROUNDING:
+            _refuse(f"one client has less than {self.least_of_even:.0%} of an even part of the sum")
+
+    def weights(self, samples: Mapping[int, int]) -> dict[int, float]:
+        """n_i / Σ n_j of all members, moved as far as needed for a sum of all of them to keep the rules.
+
+        Whoever has next to nothing counts a little more, and whoever has nearly all counts less.
+        """
+        total, even = sum(samples.values()), 1 / len(samples)
+        shares = {client: own / total for client, own in samples.items()}
+        least, most = self.least_of_even * even, max(self.largest_weight, even)
+        if min(shares.values()) < least:
+            raised = {client: max(own, 2 * least) for client, own in shares.items()}  # twice: scaling takes some away
+            scale = sum(raised.values())
+            shares = {client: own / scale for client, own in raised.items()}
+        first = max(shares, key=lambda client: shares[client])
+        if shares[first] > most:
+            rest = (1 - most) / (1 - shares[first])
+            shares = {client: most if client == first else own * rest for client, own in shares.items()}
+        return shares
+
+
+def _refuse(reason: str) -> None:
+    raise Rejected(reason, code="too-few-contributors")

@@ -1,0 +1,59 @@
+"""A sum of one and of next to nothing is that one: what is in a sum decides whether it may be opened."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sensecrypt.errors import InvalidInput, Rejected
+from sensecrypt.protocol.sumrules import LARGEST_WEIGHT, LEAST_OF_EVEN, SumRules
+
+STRICT = SumRules(3, 0.5, LARGEST_WEIGHT, LEAST_OF_EVEN)
+EVEN = dict.fromkeys(range(10), 0.1)
+
+
+@pytest.mark.parametrize("contributors", [range(10), range(5), (1, 3, 5, 7, 9)])
+def test_enough_of_a_cluster_may_be_opened(contributors):
+    STRICT.check(EVEN, contributors)
+
+
+@pytest.mark.parametrize(
+    ("weights", "contributors", "reason"),
+    [
+        (EVEN, (0, 1), "2 contributor"),
+        (EVEN, (0, 8, 9), "30% of the cluster's weight is in the sum, the quorum is 50%"),
+        ({0: 0.9, 1: 0.05, 2: 0.05}, (0, 1, 2), "one client is 90.0% of the sum"),
+        ({0: 0.79, 1: 0.004, 2: 0.004, 3: 0.202}, (0, 1, 2), "one client is 99.0% of the sum"),
+        ({0: 0.5, 1: 0.499, 2: 0.001}, (0, 1, 2), "less than 1% of an even part"),
+    ],
+)
+def test_what_would_show_one_client_may_not(weights, contributors, reason):
+    with pytest.raises(Rejected, match=reason) as refusal:
+        STRICT.check(weights, contributors)
+    assert refusal.value.code == "too-few-contributors"
+
+
+@given(st.lists(st.integers(1, 10**12), min_size=2, max_size=40))
+def test_weights_keep_the_rules_whatever_clients_say_that_they_have(samples):
+    members = dict(enumerate(samples))
+    rules = SumRules(2, 0.5, LARGEST_WEIGHT, LEAST_OF_EVEN)
+    weights = rules.weights(members)
+    assert sum(weights.values()) == pytest.approx(1, abs=1e-12)
+    rules.check(weights, members)
+    assert all((weights[a] <= weights[b]) or samples[a] >= samples[b] for a in members for b in members)
+
+
+@given(st.lists(st.integers(100, 1000), min_size=2, max_size=40))
+def test_weights_that_keep_the_rules_are_exactly_the_shares_of_the_samples(samples):
+    members = dict(enumerate(samples))
+    exact = {client: own / sum(samples) for client, own in members.items()}
+    if max(exact.values()) <= LARGEST_WEIGHT:
+        assert STRICT.weights(members) == exact
+    assert SumRules().weights(members) == exact
+
+
+@pytest.mark.parametrize("rules", [{"quorum": 1.5}, {"largest_weight": -1}, {"min_contributors": 0}])
+def test_impossible_rules(rules):
+    with pytest.raises(InvalidInput):
+        SumRules(**rules)

@@ -57,6 +57,17 @@ class RoundSum:
         self._contributors.add(sender)
         return upload
 
+    def absorb(self, other: RoundSum) -> None:
+        """Add another sum of the same round, of other clients."""
+        if self._round != other._round or self._contributors & other._contributors:
+            raise Rejected("a sum of another round, or one that has a client in common")
+        rows = np.flatnonzero(other._per_block)
+        if rows.size:
+            self._encrypted.add(other._encrypted.result(rows), rows)
+        self._plain += other._plain
+        self._per_block += other._per_block
+        self._contributors |= other._contributors
+
     def close(self) -> Aggregate:
         """The sum over everybody who arrived: of what somebody encrypted and of what somebody did not, each apart."""
         if not self._contributors:

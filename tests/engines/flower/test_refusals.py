@@ -22,7 +22,7 @@ def altered(fleet):
     """A fleet of which client 3 answers messages of one kind with something else."""
 
     def make(kind: str, alter, **settings):
-        played = fleet(rounds=1, **settings)
+        played = fleet(**{"rounds": 1, **settings})
         honest = played.app
 
         def app(message: Message, context) -> Message:
@@ -128,17 +128,39 @@ def test_a_false_hash_at_the_end_changes_nothing(altered, caplog):
     assert "tell different models" in caplog.text
 
 
-def test_an_altered_upload_fails_the_sum_and_then_the_run(altered):
-    def alter(parts, *_):
-        upload = bytearray(parts["upload"])
-        upload[-1] ^= 1  # a plain value
-        return {**parts, "upload": bytes(upload)}
+def _alter_upload(parts, *_):
+    upload = bytearray(parts["upload"])
+    upload[-1] = (upload[-1] + 1) % 256  # a plain value
+    return {**parts, "upload": bytes(upload)}
 
-    played = altered("train", alter, policy="plaintext")
-    with pytest.raises(SenseCryptError, match="does not match the receipts"):
+
+def test_who_spoils_every_sum_is_found_and_dismissed(altered, caplog):
+    """Nobody can look into an upload: it is found by leaving clients out."""
+    played = altered("train", _alter_upload, policy="plaintext", rounds=5)
+    outcome = played.play()
+    assert outcome.labels == [0, 0, 0, -1]
+    assert "client 3 is left out from now on: its receipts do not match" in caplog.text
+    rounds = [{record["client"] for record in outcome.played if record["round"] == number} for number in range(5)]
+    assert all(3 not in clients and len(clients) >= 2 for clients in rounds)
+    assert rounds[-1] == {0, 1, 2}
+    [refusal] = [record for record in RunFolder(played.state).records() if "refused" in record]
+    assert refusal["node"] == 103
+
+
+def test_a_sum_that_nobody_explains_ends_the_run(fleet):
+    played = fleet(rounds=1, policy="plaintext")
+    honest = played.app
+
+    def app(message: Message, context) -> Message:
+        reply = honest(message, context)
+        if message.metadata.message_type != "train":
+            return reply
+        parts = unpack(reply.content, needed=set(), allowed=ALL)
+        return Message(pack(_alter_upload(parts)), reply_to=message)
+
+    played.app = app
+    with pytest.raises(SenseCryptError, match=r"sums of this round have failed|does not match the receipts"):
         played.play()
-    refused = [line["code"] for line in played.server.audit() if line["event"] == "refused"]
-    assert "receipts-mismatch" in refused
 
 
 @pytest.mark.parametrize("clustering", ["auto", "none"])

@@ -19,8 +19,10 @@ from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.engines.flower.checkpoint import Closed, FleetState, begin_attempt, forget_closed, load_closed
 from sensecrypt.engines.flower.exchange import Reply, ask
 from sensecrypt.engines.flower.messages import Assignment, facts_from_bytes
+from sensecrypt.engines.flower.partedsum import PartedSum
 from sensecrypt.engines.flower.roster import Roster
 from sensecrypt.engines.flower.settings import Settings
+from sensecrypt.engines.flower.suspicion import Suspicion
 from sensecrypt.engines.flower.wire import unpack
 from sensecrypt.engines.notes import Notes, grow, lonely_blocks, require_quorum
 from sensecrypt.engines.outcome import Record
@@ -28,7 +30,6 @@ from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.services.dkms.client import DkmsClient
@@ -38,6 +39,8 @@ _FINAL = (
     *("receipts-mismatch", "too-few-contributors", "doubled-contributor", "no-receipt"),
     *("superseded", "claimed", "rejected", "too-many-failures", "run-closed"),
 )
+_SPOILT = "the sum matches the receipts only without some clients, this one among them"
+_RESTING = "not asked: it may be the client whose receipts do not match"
 LOOK_SECONDS = 60.0  # for a node that is new to say who it is
 _PAUSE = 2.0
 _LOG = logging.getLogger("sensecrypt.fleet")
@@ -56,6 +59,7 @@ class Aggregator:
         folder: where records and checkpoints go.
         roster: who is there.
         rules: for the sums that the key service opens; members' weights are kept within them.
+        suspicion: whose receipts may be wrong.
     """
 
     grid: Grid
@@ -66,6 +70,7 @@ class Aggregator:
     folder: RunFolder
     roster: Roster
     rules: SumRules
+    suspicion: Suspicion = field(default_factory=Suspicion)
 
     def describe(self, state: FleetState, cluster: int, number: int, purpose: str, attempt: int) -> Round:
         """What all members of a cluster agree on before a round."""
@@ -80,6 +85,7 @@ class Collecting:
 
     Attributes:
         round: the round.
+        invited: the members that are asked to play.
         total: the sum.
         after: the round of sensitivities that goes with it, if a new order is due.
         sensitivities: their sum.
@@ -89,9 +95,10 @@ class Collecting:
     """
 
     round: Round
-    total: RoundSum
+    invited: set[int]
+    total: PartedSum
     after: Round | None
-    sensitivities: RoundSum | None
+    sensitivities: PartedSum | None
     notes: Notes
     signed: Callable[[], list[int]]
     evaluated: dict[int, float] = field(default_factory=dict)
@@ -115,19 +122,23 @@ class Collecting:
                 self.notes.left_out[client] = str(error)
         grow(self.notes.server, {"aggregate_seconds": work_seconds() - start})
 
-    def close(self, config: RunConfig) -> Closed:
-        """Close the sums, if enough arrived."""
-        require_quorum(self.total, self.round, config.quorum)
+    def close(self, config: RunConfig, *, without: int | None = None) -> Closed:
+        """Close the sums, all or all but one part, if enough arrived."""
         start = work_seconds()
-        aggregate = self.total.close()
+        total = self.total.total(without=without)
+        require_quorum(total, self.round, config.quorum)
+        aggregate = total.close()
         model, sensitivity = aggregate.to_bytes(self.round), None
-        if self.after is not None and self.sensitivities is not None and self.sensitivities.contributors:
-            sensitivity = self.sensitivities.close().to_bytes(self.after)
+        if self.after is not None and self.sensitivities is not None:
+            gains = self.sensitivities.total(without=without)
+            sensitivity = gains.close().to_bytes(self.after) if gains.contributors else None
         grow(self.notes.server, {"aggregate_seconds": work_seconds() - start})
-        lonely = lonely_blocks(self.total, config.min_contributors)
-        self.notes.server |= {"union_share": aggregate.mask.share, "lonely_blocks": lonely}
+        lonely = lonely_blocks(total, config.min_contributors)
+        server = {**self.notes.server, "union_share": aggregate.mask.share, "lonely_blocks": lonely}
+        spoilt = dict.fromkeys(set(self.total.contributors) - set(total.contributors), _SPOILT)
+        notes = Notes(self.notes.clients, server, self.notes.left_out | spoilt)
         round_ = self.round
-        return Closed(round_.cluster, round_.number, round_.attempt, model, sensitivity, self.notes.records())
+        return Closed(round_.cluster, round_.number, round_.attempt, model, sensitivity, notes.records())
 
 
 def play_round(
@@ -159,12 +170,9 @@ def play_round(
                 for client, accuracy in each.evaluated.items()
             ]
             try:
-                done[cluster] = each.close(aggregator.config)
-                done[cluster].save(folder)
-                _open(aggregator, state, done[cluster])
+                done[cluster] = _hand_in(aggregator, state, each)
             except (Rejected, Refused, InvalidInput) as error:
                 _require_final(error)
-                done.pop(cluster, None)
                 (folder.path / f"closed-{cluster}.safetensors").unlink(missing_ok=True)
                 reason = str(error)
                 _LOG.warning("round %d, cluster %d, attempt %d failed: %s", number, cluster, attempt, reason)
@@ -205,8 +213,8 @@ def _collect(
     requests = {}
     for cluster, each in collecting.items():
         for client in each.round.weights:
-            if client not in nodes:
-                each.notes.left_out[client] = "not there"
+            if client not in nodes or client not in each.invited:
+                each.notes.left_out[client] = "not there" if client in each.invited else _RESTING
                 continue
             budget, start = float(budgets[client]), state.start(cluster)
             assignment = Assignment(cluster, each.round.number, each.round.attempt, budget, start, refresh)
@@ -246,9 +254,33 @@ def _begin(
         aggregator.dkms.register_round(after)
     server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": "real"}
     notes = Notes({client: {"bytes_down": 0} for client in round_.weights}, server)
-    sensitivities = None if after is None else RoundSum(after, aggregator.public)
-    total = RoundSum(round_, aggregator.public)
-    return Collecting(round_, total, after, sensitivities, notes, lambda: aggregator.dkms.receipts(round_))
+    invited = aggregator.suspicion.invited(cluster, round_.weights, aggregator.config.quorum)
+    parts = aggregator.suspicion.parts(cluster, invited, round_.weights)
+    sensitivities = None if after is None else PartedSum(after, aggregator.public, parts)
+    total = PartedSum(round_, aggregator.public, parts)
+    return Collecting(round_, invited, total, after, sensitivities, notes, lambda: aggregator.dkms.receipts(round_))
+
+
+def _hand_in(aggregator: Aggregator, state: FleetState, collecting: Collecting) -> Closed:
+    """Have a cluster's sums opened, if need be without those who spoil them; what was opened is on disk before."""
+    kept = []
+
+    def open_sum(without: int | None) -> None:
+        closed = collecting.close(aggregator.config, without=without)
+        closed.save(aggregator.folder)
+        _open(aggregator, state, closed)
+        kept.append(closed)
+
+    cluster, total = collecting.round.cluster, collecting.total
+    try:
+        left_out = total.open_most(aggregator.rules, open_sum)
+    except Refused:
+        aggregator.suspicion.forget(cluster)
+        raise
+    if left_out:
+        _LOG.warning("cluster %d: the sum matches without clients %s", cluster, ", ".join(map(str, left_out)))
+    aggregator.suspicion.learn(cluster, set(total.contributors) - set(left_out), left_out)
+    return kept[0]
 
 
 def _opened_before(cluster: int, number: int, attempt: int) -> Closed:

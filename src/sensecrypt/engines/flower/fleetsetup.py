@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from sensecrypt.engines.flower.checkpoint import FleetState, begin_attempt
 from sensecrypt.engines.flower.exchange import ask
 from sensecrypt.engines.flower.fleetround import LOOK_SECONDS, MAX_ATTEMPTS, Aggregator, wait_for_quorum
 from sensecrypt.engines.flower.messages import Assignment, Enrolment, facts_from_bytes
+from sensecrypt.engines.flower.partedsum import PartedSum
 from sensecrypt.engines.flower.roster import Roster
 from sensecrypt.engines.flower.settings import Settings
 from sensecrypt.engines.flower.wire import unpack
@@ -23,7 +25,6 @@ from sensecrypt.engines.notes import grow, require_quorum
 from sensecrypt.engines.outcome import Record
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.policies import get_policy
-from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.round import Round
 from sensecrypt.rng import derive_rng
 
@@ -141,11 +142,12 @@ def _rank(aggregator: Aggregator, state: FleetState, facts: dict[int, Record]) -
         for cluster, total in totals.items():
             start = time.perf_counter()
             try:
-                require_quorum(total, rounds[cluster], aggregator.config.quorum)
-                aggregator.dkms.open(total.close().to_bytes(rounds[cluster]), rounds[cluster])
+                left_out = total.open_most(aggregator.rules, partial(_open, aggregator, rounds[cluster], total))
+                aggregator.suspicion.learn(cluster, set(total.contributors) - set(left_out), left_out)
                 left.discard(cluster)
             except (Rejected, Refused, InvalidInput) as error:
                 reason = str(error)
+                aggregator.suspicion.forget(cluster)
                 _LOG.warning("cluster %d has no order yet: %s", cluster, reason)
             took = {"open_seconds": time.perf_counter() - start}
             servers.append({"round": SETUP, "cluster": cluster, "server": True, **took})
@@ -154,12 +156,32 @@ def _rank(aggregator: Aggregator, state: FleetState, facts: dict[int, Record]) -
     raise SenseCryptError(f"no order of the parameters in {MAX_ATTEMPTS} attempts: {reason}; fix it and resume the run")
 
 
+def _open(aggregator: Aggregator, round_: Round, parted: PartedSum, without: int | None) -> None:
+    total = parted.total(without=without)
+    require_quorum(total, round_, aggregator.config.quorum)
+    aggregator.dkms.open(total.close().to_bytes(round_), round_)
+
+
+def dismiss_found(aggregator: Aggregator, state: FleetState) -> bool:
+    """Clients whose receipts do not match are members no longer; whether there were any."""
+    found = [client for client in sorted(aggregator.suspicion.found) if state.labels[client] >= 0]
+    for client in found:
+        aggregator.roster.dismiss(client, f"client {client} is left out from now on: its receipts do not match")
+        state.labels[client] = -1
+    return bool(found)
+
+
 def _collect(
     aggregator: Aggregator, state: FleetState, rounds: dict[int, Round], attempt: int, facts: dict[int, Record]
-) -> dict[int, RoundSum]:
-    totals = {cluster: RoundSum(round_, aggregator.public) for cluster, round_ in rounds.items()}
+) -> dict[int, PartedSum]:
+    suspicion, quorum = aggregator.suspicion, aggregator.config.quorum
+    invited = {cluster: suspicion.invited(cluster, each.weights, quorum) for cluster, each in rounds.items()}
+    totals = {
+        cluster: PartedSum(round_, aggregator.public, suspicion.parts(cluster, invited[cluster], round_.weights))
+        for cluster, round_ in rounds.items()
+    }
     nodes = wait_for_quorum(aggregator, rounds)
-    clients = {nodes[client]: client for each in rounds.values() for client in each.weights if client in nodes}
+    clients = {nodes[client]: client for each in invited.values() for client in each if client in nodes}
     requests = {
         node: {"assignment": Assignment(int(state.labels[client]), 0, attempt, 1.0, None, refresh=False).to_bytes()}
         for node, client in clients.items()

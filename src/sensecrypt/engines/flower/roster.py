@@ -31,6 +31,7 @@ class Roster:
         self._clients: dict[int, int] = {}  # by node
         self._asked: set[int] = set()
         self._refused: list[Record] = []
+        self._dismissed: set[int] = set()
         self.enrolments: dict[int, Enrolment] = {}
         self.facts: dict[int, Record] = {}
 
@@ -63,6 +64,12 @@ class Roster:
             self._note(node, reason)
         del self.enrolments[client], self.facts[client]
 
+    def dismiss(self, client: int, reason: str) -> None:
+        """Take a client off the list, and not back."""
+        self._dismissed.add(client)
+        if client in self.enrolments:
+            self.refuse(client, reason)
+
     def take_refusals(self) -> list[Record]:
         """Nodes that were refused since the last call, and why: for the run's records."""
         taken, self._refused = self._refused, []
@@ -82,6 +89,8 @@ class Roster:
         client = self._members.get(name)
         if client is None:
             raise Rejected(f"{name} is not registered with run {self._run}", code="not-a-member")
+        if client in self._dismissed:
+            raise Rejected(f"{name} was dismissed: its receipts do not match")
         enrolment, facts = Enrolment.from_bytes(parts["enrolment"]), facts_from_bytes(parts["facts"], "enrol")
         for other in [node for node, known in self._clients.items() if known == client]:
             del self._clients[other]  # it came back as another node

@@ -23,7 +23,7 @@ from sensecrypt.engines.clock import SETUP
 from sensecrypt.engines.flower.checkpoint import FleetState, load_fleet_state, sketch_seed
 from sensecrypt.engines.flower.exchange import ask
 from sensecrypt.engines.flower.fleetround import LOOK_SECONDS, Aggregator, end_round, play_round
-from sensecrypt.engines.flower.fleetsetup import cluster_fleet, enrol_all, first_orders, place_newcomers
+from sensecrypt.engines.flower.fleetsetup import cluster_fleet, dismiss_found, enrol_all, first_orders, place_newcomers
 from sensecrypt.engines.flower.messages import Assignment, facts_from_bytes
 from sensecrypt.engines.flower.outcome import write_outcome
 from sensecrypt.engines.flower.party import Party, read_party
@@ -101,17 +101,21 @@ def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder
     config = replace(folder.read_config(), rounds=settings.config.rounds)
     aggregator = Aggregator(grid, settings, config, dkms, dkms.public_key(settings.run), folder, roster, rules)
     if state.next_round == SETUP:
-        end_round(aggregator, state, first_orders(aggregator, state))
+        records = first_orders(aggregator, state)
+        dismiss_found(aggregator, state)
+        end_round(aggregator, state, records)
     budgets = Budgets(config, state.labels, state.size)
     budgets.learn(folder.records())
+    dismissed = False
     for number in range(state.next_round, config.rounds):
         roster.look(seconds=min(LOOK_SECONDS, settings.deadline))
-        if place_newcomers(roster, state):
+        if place_newcomers(roster, state) or dismissed:
             budgets = Budgets(config, state.labels, state.size)
             budgets.learn(folder.records())
         allowed, refresh = budgets.of_round(number), _is_refresh(aggregator, number)
         records = play_round(aggregator, state, number, allowed, refresh=refresh)
         state.next_round = number + 1
+        dismissed = dismiss_found(aggregator, state)
         end_round(aggregator, state, records)
         budgets.learn(records)
         _LOG.info("round %d of %d is done: %s", number + 1, config.rounds, _arrived(records))

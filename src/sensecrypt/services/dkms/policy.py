@@ -37,7 +37,7 @@ class Policy:
     largest_weight: float = LARGEST_WEIGHT
     max_parameters: int = 100_000_000
     max_members: int = 10_000
-    failures_per_round: int = 3
+    failures_per_round: int = 4
     failures_per_run: int = 12
     openings_at_once: int = 4
     decryptions_per_minute: int = 60
@@ -70,7 +70,7 @@ quorum = 0.5                  # the least part of a cluster's weight in a sum; a
 largest_weight = 0.8          # the largest part of a sum that may be one client's
 max_parameters = 100_000_000  # the largest model
 max_members = 10_000          # the most clients of a run
-failures_per_round = 3        # sums that fail after decryption; then the round is closed
+failures_per_round = 4        # sums that fail after decryption; then the round is closed
 failures_per_run = 12         # of all its rounds; then the run is closed
 openings_at_once = 4          # sums that may wait for decryption
 decryptions_per_minute = 60   # of all aggregators together

@@ -1,0 +1,80 @@
+"""A round's sum in parts, so that it can be opened without one of them if it does not match its receipts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from sensecrypt.crypto.scheme import EncryptionKey
+from sensecrypt.errors import Refused, Rejected
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.sumrules import SumRules
+
+
+class PartedSum:
+    """One running sum a part; each member is in one."""
+
+    def __init__(self, round_: Round, public: EncryptionKey, parts: Sequence[Collection[int]]) -> None:
+        """Empty sums; `parts` are the members of each."""
+        self._round, self._public = round_, public
+        self._sums = [RoundSum(round_, public) for _ in parts]
+        self._part = {client: part for part, clients in enumerate(parts) for client in clients}
+
+    @property
+    def contributors(self) -> tuple[int, ...]:
+        """Whose uploads are in the sum."""
+        return tuple(sorted(client for each in self._sums for client in each.contributors))
+
+    def add(self, data: bytes, *, sender: int) -> None:
+        """Validate one upload and add it to its part; a `Rejected` one leaves all sums as they were."""
+        if sender not in self._part:
+            raise Rejected(f"client {sender} was not asked")
+        self._sums[self._part[sender]].add(data, sender=sender)
+
+    def total(self, *, without: int | None = None) -> RoundSum:
+        """All parts, or all but one, as one sum."""
+        total = RoundSum(self._round, self._public)
+        for part, each in enumerate(self._sums):
+            if part != without:
+                total.absorb(each)
+        return total
+
+    def open_most(self, rules: SumRules, open_sum: Callable[[int | None], None]) -> tuple[int, ...]:
+        """Have the sum opened; if it does not match its receipts, without one part, and else without another.
+
+        Args:
+            rules: of the key server; what it would refuse unseen is not handed in.
+            open_sum: has `total(without=…)` opened; raises `Refused` if it is not.
+
+        Returns:
+            Who had to be left out.
+        """
+        try:
+            open_sum(None)
+            return ()
+        except Refused as error:
+            if error.code != MISMATCH:
+                raise
+            mismatch = error
+        for part, each in enumerate(self._sums):
+            rest = [client for client in self.contributors if client not in each.contributors]
+            if not each.contributors or not _may_be_opened(rules, self._round, rest):
+                continue
+            try:
+                open_sum(part)
+                return each.contributors
+            except Refused as error:
+                if error.code != MISMATCH:
+                    raise
+        raise mismatch
+
+
+MISMATCH = "receipts-mismatch"
+
+
+def _may_be_opened(rules: SumRules, round_: Round, clients: Collection[int]) -> bool:
+    try:
+        rules.check(round_.weights, clients)
+    except Rejected:
+        return False
+    return True

@@ -1,0 +1,114 @@
+"""One client that spoils its cluster's sums is found by leaving clients out, before too many sums have failed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sensecrypt.engines.flower.partedsum import MISMATCH, PartedSum
+from sensecrypt.engines.flower.suspicion import PARTS, Suspicion
+from sensecrypt.errors import Refused, Rejected
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.sumrules import SumRules
+from tests.crypto.conftest import keypair
+
+QUORUM, RULES = 0.5, SumRules(2, 0.5, 0.8, 0.01)
+
+
+def play(suspicion: Suspicion, weights: dict[int, float], culprits: set[int]) -> tuple[set[int], int]:
+    """One round as the aggregator plays it: who is in the sum that opens, and how many failed before."""
+    invited = suspicion.invited(0, weights, QUORUM)
+    parts = suspicion.parts(0, invited, weights)
+    assert set().union(*parts) == invited
+    assert sum(map(len, parts)) == len(invited)
+    failures = 0
+    for left_out in (set(), *parts):
+        rest = invited - left_out
+        try:
+            RULES.check(weights, rest)
+        except Rejected:
+            continue
+        if not rest & culprits:
+            suspicion.learn(0, rest, left_out)
+            return rest, failures
+        failures += 1
+    suspicion.forget(0)
+    return set(), failures
+
+
+@given(st.integers(5, 60), st.data())
+def test_a_culprit_is_found_before_a_run_is_closed(clients, data):
+    culprit = data.draw(st.integers(0, clients - 1))
+    samples = {client: data.draw(st.integers(100, 300)) for client in range(clients)}
+    weights, suspicion, failed = RULES.weights(samples), Suspicion(), 0
+    for _ in range(30):
+        opened, failures = play(suspicion, weights, {culprit})
+        assert culprit not in opened
+        assert sum(weights[client] for client in opened) >= QUORUM
+        failed += failures
+        if suspicion.found:
+            break
+    assert suspicion.found == {culprit}
+    assert failed <= 12
+    assert culprit not in suspicion.invited(0, weights, QUORUM)
+    assert play(suspicion, weights, {culprit}) == (set(weights) - {culprit}, 0)
+
+
+def test_without_a_culprit_everybody_plays_every_round():
+    weights, suspicion = dict.fromkeys(range(20), 0.05), Suspicion()
+    for _ in range(10):
+        assert play(suspicion, weights, set()) == (set(weights), 0)
+    assert not suspicion.found
+
+
+def test_who_was_suspected_and_did_nothing_plays_again():
+    """A culprit that stops is no culprit; nobody stays shut out for having been beside it."""
+    weights, suspicion = dict.fromkeys(range(20), 0.05), Suspicion()
+    play(suspicion, weights, {4})
+    for _ in range(10):
+        play(suspicion, weights, set())
+    assert suspicion.invited(0, weights, QUORUM) == set(weights)
+    assert not suspicion.found
+
+
+def test_suspects_are_not_left_out_where_the_others_are_no_quorum():
+    suspicion = Suspicion()
+    suspicion.learn(0, {0}, {1, 2})
+    weights = {0: 0.1, 1: 0.45, 2: 0.45}
+    assert suspicion.invited(0, weights, 0.9) == {0, 1, 2}
+    assert len(suspicion.invited(0, weights, 0.5)) == 2
+
+
+def test_clusters_have_suspects_of_their_own():
+    suspicion = Suspicion()
+    suspicion.learn(0, {0}, {1, 2, 3})
+    weights = dict.fromkeys(range(4), 0.25)
+    assert len(suspicion.parts(0, weights.keys(), weights)) == 2
+    assert len(suspicion.parts(1, weights.keys(), weights)) == PARTS
+
+
+class TestPartedSum:
+    ROUND = Round("r", 0, 0, "model", 8, get_profile("insecure-test"), dict.fromkeys(range(4), 0.25))
+
+    def parted(self):
+        return PartedSum(self.ROUND, keypair("insecure-test")[0], [{0, 1}, {2}])
+
+    def test_who_was_not_asked_is_not_added(self):
+        with pytest.raises(Rejected, match="client 3 was not asked"):
+            self.parted().add(b"", sender=3)
+
+    def test_other_refusals_are_not_taken_for_a_mismatch(self):
+        def busy(_):
+            raise Refused("busy", "later", "wait")
+
+        with pytest.raises(Refused, match="later"):
+            self.parted().open_most(RULES, busy)
+
+    def test_the_first_refusal_is_told_if_nothing_helps(self):
+        def never(part):
+            raise Refused(MISMATCH, f"without {part}", "look")
+
+        with pytest.raises(Refused, match="without None"):
+            self.parted().open_most(RULES, never)

@@ -1,4 +1,4 @@
-"""How well each attack recovers a client's images, over seeds, blind to the mask and aware of it."""
+"""How well each attack recovers a client's images, over seeds, by each way to treat what is hidden."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sensecrypt.attacks.fills import ilrg_on
 from sensecrypt.attacks.ilrg import counts_summing_to
 from sensecrypt.attacks.image_scores import score_images
 from sensecrypt.attacks.images import Reconstruction, dlg, idlg, inverting
-from sensecrypt.attacks.matching import Fill
+from sensecrypt.attacks.matching import Fill, fills_for
 from sensecrypt.attacks.observation import Observation
 from sensecrypt.attacks.pictures import draw_recovered
 from sensecrypt.attacks.scores import with_interval
@@ -27,7 +27,6 @@ from sensecrypt.errors import NotApplicable
 from sensecrypt.rng import derive_rng, derive_seed
 
 IMAGE_ATTACKS = ("dlg", "idlg", "inverting")
-FILLS: tuple[Fill, ...] = ("zero-fill", "mask-aware")
 LARGEST_BATCH = 8  # gradients of more images than that are matched by too many others to be worth the hours
 
 
@@ -81,7 +80,7 @@ def image_rows(
             observation = seen.to(client, colluding=True)  # the strongest there is: it knows order and mask
             truth = client.inputs.numpy()
             for attack in attacks:
-                for fill in FILLS if seen.hidden.any() else FILLS[1:]:
+                for fill in fills_for(observation):
                     generator = torch.Generator().manual_seed(derive_seed(seed, f"{attack} {fill}"))
                     got = _attack(attack, observation, fill, generator, steps).images.numpy()
                     scores = score_images(got, truth)

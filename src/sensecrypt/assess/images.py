@@ -14,8 +14,7 @@ from sensecrypt import checks
 from sensecrypt.assess.labels import PLAINTEXT
 from sensecrypt.assess.peers import Peers
 from sensecrypt.assess.protection import Protection, expose
-from sensecrypt.attacks.fills import ilrg_on
-from sensecrypt.attacks.ilrg import counts_summing_to
+from sensecrypt.attacks.image_labels import batch_labels
 from sensecrypt.attacks.image_scores import score_images
 from sensecrypt.attacks.images import Reconstruction, dlg, idlg, inverting
 from sensecrypt.attacks.matching import Fill, fills_for
@@ -23,7 +22,6 @@ from sensecrypt.attacks.observation import Observation
 from sensecrypt.attacks.pictures import draw_recovered
 from sensecrypt.attacks.scores import with_interval
 from sensecrypt.attacks.synthetic import synthetic_client
-from sensecrypt.errors import NotApplicable
 from sensecrypt.rng import derive_rng, derive_seed
 
 IMAGE_ATTACKS = ("dlg", "idlg", "inverting")
@@ -103,17 +101,8 @@ def _attack(name: str, observation: Observation, fill: Fill, generator: torch.Ge
         return dlg(observation, fill=fill, generator=generator, steps=steps)
     if name == "idlg":
         return idlg(observation, fill=fill, generator=generator, steps=steps)
-    return inverting(observation, labels=_labels(observation), fill=fill, generator=generator, steps=16 * steps)
-
-
-def _labels(observation: Observation) -> torch.Tensor:
-    """As iLRG tells them; where it cannot, one of each class in turn."""
-    try:
-        raw = ilrg_on(observation, observation.zero_filled)
-    except NotApplicable:
-        raw = np.full(observation.classes, observation.samples / observation.classes)
-    counts = counts_summing_to(raw, observation.samples)
-    return torch.from_numpy(np.repeat(np.arange(observation.classes), counts))
+    labels = batch_labels(observation, fill)
+    return inverting(observation, labels=labels, fill=fill, generator=generator, steps=16 * steps)
 
 
 def _row(

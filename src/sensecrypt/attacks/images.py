@@ -20,9 +20,9 @@ import torch
 
 from sensecrypt import checks
 from sensecrypt.attacks.descent import Variables, best_descent, descend, sign_descent
-from sensecrypt.attacks.ilrg import counts_summing_to
+from sensecrypt.attacks.image_labels import labels_from_counts
 from sensecrypt.attacks.matching import Fill, Target, cosine_distance, guess_gradient, make_target, squared_error
-from sensecrypt.attacks.observation import FloatVector, Observation
+from sensecrypt.attacks.observation import Observation
 from sensecrypt.attacks.signs import sensitivity
 from sensecrypt.errors import InvalidInput, NotApplicable
 from sensecrypt.models import find_head
@@ -162,11 +162,6 @@ def labels_from_head(observation: Observation, fill: Fill) -> torch.Tensor | Non
     if missing and dark.size != missing:
         return None
     return torch.tensor([*least, *dark[:missing].tolist()], dtype=torch.int64)
-
-
-def labels_from_counts(raw: FloatVector, samples: int) -> torch.Tensor:
-    """One label for each of K images, from an attack on labels."""
-    return torch.from_numpy(np.repeat(np.arange(raw.size), counts_summing_to(raw, samples)))
 
 
 def mean_image(observation: Observation) -> torch.Tensor:

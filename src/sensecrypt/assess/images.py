@@ -15,8 +15,8 @@ from sensecrypt.assess.labels import PLAINTEXT
 from sensecrypt.assess.peers import Peers
 from sensecrypt.assess.protection import Protection, expose
 from sensecrypt.attacks.image_labels import batch_labels
-from sensecrypt.attacks.image_scores import score_images
-from sensecrypt.attacks.images import Reconstruction, dlg, idlg, inverting
+from sensecrypt.attacks.image_scores import ImageScores, score_images
+from sensecrypt.attacks.images import Reconstruction, dlg, idlg, inverting, mean_image
 from sensecrypt.attacks.matching import Fill, fills_for
 from sensecrypt.attacks.observation import Observation
 from sensecrypt.attacks.pictures import draw_recovered
@@ -25,6 +25,7 @@ from sensecrypt.attacks.synthetic import synthetic_client
 from sensecrypt.rng import derive_rng, derive_seed
 
 IMAGE_ATTACKS = ("dlg", "idlg", "inverting")
+PRIOR = ("images", "prior")
 LARGEST_BATCH = 8  # gradients of more images than that are matched by too many others to be worth the hours
 
 
@@ -45,6 +46,8 @@ def image_rows(
     on_step: Callable[[str, int], None] | None = None,
 ) -> list[dict[str, Any]]:
     """One row for each protection, attack and way to treat what is hidden; plaintext always among them.
+
+    The first is the prior: the mean of public images, which nobody needs an attack for.
 
     Args:
         model: a name in the zoo.
@@ -77,13 +80,14 @@ def image_rows(
             shares.append(float(seen.hidden.mean()))
             observation = seen.to(client, colluding=True)  # the strongest there is: it knows order and mask
             truth = client.inputs.numpy()
+            if protection == PLAINTEXT:  # once: it depends on no protection
+                found.setdefault(PRIOR, []).append(_means(score_images(mean_image(observation).numpy(), truth)))
             for attack in attacks:
                 for fill in fills_for(observation):
                     generator = torch.Generator().manual_seed(derive_seed(seed, f"{attack} {fill}"))
                     got = _attack(attack, observation, fill, generator, steps).images.numpy()
                     scores = score_images(got, truth)
-                    one = (float(np.mean(scores.psnr)), float(np.mean(scores.ssim)), float(np.mean(scores.mse)))
-                    found.setdefault((attack, fill), []).append(one)
+                    found.setdefault((attack, fill), []).append(_means(scores))
                     if seed == first_seed:
                         originals = truth
                         shown[f"{protection.name} {shares[0]:.1%}, {attack}, {fill}"] = got[scores.order]
@@ -103,6 +107,10 @@ def _attack(name: str, observation: Observation, fill: Fill, generator: torch.Ge
         return idlg(observation, fill=fill, generator=generator, steps=steps)
     labels = batch_labels(observation, fill)
     return inverting(observation, labels=labels, fill=fill, generator=generator, steps=16 * steps)
+
+
+def _means(scores: ImageScores) -> tuple[float, float, float]:
+    return float(np.mean(scores.psnr)), float(np.mean(scores.ssim)), float(np.mean(scores.mse))
 
 
 def _row(
@@ -126,5 +134,5 @@ def _row(
     for place, figure in enumerate(("psnr", "ssim", "mse")):
         interval = with_interval([each[place] for each in scores])
         row |= {figure: interval.mean, f"{figure}_half": interval.half}
-    row["psnr_median"] = float(np.median([each[0] for each in scores]))
-    return row
+    psnr = [each[0] for each in scores]
+    return row | {"psnr_median": float(np.median(psnr)), "psnr_least": min(psnr), "psnr_most": max(psnr)}

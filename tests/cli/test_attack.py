@@ -74,12 +74,32 @@ class TestSynthetic:
             *("--pictures", str(picture)),
         )
         assert {(row["policy"], row["adversary"]) for row in found} == {
+            ("plaintext", "prior"),
             ("plaintext", "mask-aware"),
             ("high_sensitivity", "zero-fill"),
             ("high_sensitivity", "mask-aware"),
         }
         assert all("psnr_half" in row for row in found)
         assert picture.read_bytes().startswith(b"\x89PNG")
+
+    def test_all_is_the_ladder_and_every_image_attack(self):
+        found = rows_of(
+            *("--dataset", "digits", "--model", "digits-mlp", "--batch", "2", "--seeds", "1", "--share", "1"),
+            *("--policy", "sensecrypt@paper,sensecrypt", "--attacks", "all", "--effort", "2"),
+        )
+        attacks = {(row["attack"], row["adversary"]) for row in found if row["policy"] == "sensecrypt"}
+        for name in ("dlg", "idlg", "inverting"):
+            assert {(name, fill) for fill in ("zero-fill", "mask-aware", "sensitivity")} <= attacks
+        assert {("labels", "prior"), ("labels", "prototype"), ("labels", "collusion")} <= attacks
+        on_images = [row for row in found if row["attack"] != "labels"]
+        assert [row["policy"] for row in on_images if row["adversary"] == "prior"] == ["plaintext"]
+        assert {row["preset"] for row in on_images if row["adversary"] == "sensitivity"} == {"paper"}
+
+    def test_what_all_leaves_out_is_said(self):
+        result = run(*QUICK, "--seeds", "1", "--attacks", "all", "--policy", "full", "--share", "1", "--json")
+        assert result.exit_code == 0, result.output
+        assert {row["attack"] for row in json.loads(result.stdout)["rows"]} == {"labels"}
+        assert "left out: dlg, idlg, inverting, which are for batches of up to 8 images, not 12" in result.stderr
 
     def test_a_table_for_people(self):
         result = run(*QUICK, "--seeds", "2", "--attacks", "zero-fill", "--policy", "full", "--share", "1")

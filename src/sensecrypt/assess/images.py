@@ -1,4 +1,4 @@
-"""How well each attack recovers a client's images, over seeds, blind to the mask and aware of it."""
+"""How well each attack recovers a client's images, over seeds, by each way to treat what is hidden."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ from sensecrypt import checks
 from sensecrypt.assess.labels import PLAINTEXT
 from sensecrypt.assess.peers import Peers
 from sensecrypt.assess.protection import Protection, expose
-from sensecrypt.attacks.fills import ilrg_on
-from sensecrypt.attacks.ilrg import counts_summing_to
-from sensecrypt.attacks.image_scores import score_images
-from sensecrypt.attacks.images import Reconstruction, dlg, idlg, inverting
-from sensecrypt.attacks.matching import Fill
+from sensecrypt.attacks.image_labels import batch_labels
+from sensecrypt.attacks.image_scores import ImageScores, score_images
+from sensecrypt.attacks.images import Reconstruction, dlg, idlg, inverting, mean_image
+from sensecrypt.attacks.matching import Fill, fills_for
 from sensecrypt.attacks.observation import Observation
 from sensecrypt.attacks.pictures import draw_recovered
 from sensecrypt.attacks.scores import with_interval
 from sensecrypt.attacks.synthetic import synthetic_client
-from sensecrypt.errors import NotApplicable
 from sensecrypt.rng import derive_rng, derive_seed
 
 IMAGE_ATTACKS = ("dlg", "idlg", "inverting")
-FILLS: tuple[Fill, ...] = ("zero-fill", "mask-aware")
+PRIOR = ("images", "prior")
 LARGEST_BATCH = 8  # gradients of more images than that are matched by too many others to be worth the hours
 
 
@@ -48,6 +46,8 @@ def image_rows(
     on_step: Callable[[str, int], None] | None = None,
 ) -> list[dict[str, Any]]:
     """One row for each protection, attack and way to treat what is hidden; plaintext always among them.
+
+    The first is the prior: the mean of public images, which nobody needs an attack for.
 
     Args:
         model: a name in the zoo.
@@ -80,13 +80,14 @@ def image_rows(
             shares.append(float(seen.hidden.mean()))
             observation = seen.to(client, colluding=True)  # the strongest there is: it knows order and mask
             truth = client.inputs.numpy()
+            if protection == PLAINTEXT:  # once: it depends on no protection
+                found.setdefault(PRIOR, []).append(_means(score_images(mean_image(observation).numpy(), truth)))
             for attack in attacks:
-                for fill in FILLS if seen.hidden.any() else FILLS[1:]:
+                for fill in fills_for(observation):
                     generator = torch.Generator().manual_seed(derive_seed(seed, f"{attack} {fill}"))
                     got = _attack(attack, observation, fill, generator, steps).images.numpy()
                     scores = score_images(got, truth)
-                    one = (float(np.mean(scores.psnr)), float(np.mean(scores.ssim)), float(np.mean(scores.mse)))
-                    found.setdefault((attack, fill), []).append(one)
+                    found.setdefault((attack, fill), []).append(_means(scores))
                     if seed == first_seed:
                         originals = truth
                         shown[f"{protection.name} {shares[0]:.1%}, {attack}, {fill}"] = got[scores.order]
@@ -104,17 +105,12 @@ def _attack(name: str, observation: Observation, fill: Fill, generator: torch.Ge
         return dlg(observation, fill=fill, generator=generator, steps=steps)
     if name == "idlg":
         return idlg(observation, fill=fill, generator=generator, steps=steps)
-    return inverting(observation, labels=_labels(observation), fill=fill, generator=generator, steps=16 * steps)
+    labels = batch_labels(observation, fill)
+    return inverting(observation, labels=labels, fill=fill, generator=generator, steps=16 * steps)
 
 
-def _labels(observation: Observation) -> torch.Tensor:
-    """As iLRG tells them; where it cannot, one of each class in turn."""
-    try:
-        raw = ilrg_on(observation, observation.zero_filled)
-    except NotApplicable:
-        raw = np.full(observation.classes, observation.samples / observation.classes)
-    counts = counts_summing_to(raw, observation.samples)
-    return torch.from_numpy(np.repeat(np.arange(observation.classes), counts))
+def _means(scores: ImageScores) -> tuple[float, float, float]:
+    return float(np.mean(scores.psnr)), float(np.mean(scores.ssim)), float(np.mean(scores.mse))
 
 
 def _row(
@@ -138,5 +134,5 @@ def _row(
     for place, figure in enumerate(("psnr", "ssim", "mse")):
         interval = with_interval([each[place] for each in scores])
         row |= {figure: interval.mean, f"{figure}_half": interval.half}
-    row["psnr_median"] = float(np.median([each[0] for each in scores]))
-    return row
+    psnr = [each[0] for each in scores]
+    return row | {"psnr_median": float(np.median(psnr)), "psnr_least": min(psnr), "psnr_most": max(psnr)}

@@ -34,6 +34,7 @@ def attack_rows(
     effort: int = 300,
     pictures: Path | None = None,
     on_step: Callable[[str, int], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of label attacks, then of image attacks.
 
@@ -45,15 +46,19 @@ def attack_rows(
         first_seed: of the clients.
         protections: what clients encrypt.
         distributions: `iid`, or numbers of classes.
-        attacks: `labels`, the whole ladder; `all`; or names.
+        attacks: `labels`, the whole ladder; `all`, the image attacks besides, if the batch is not too large; or names.
         steps: local steps; 1 is FedSGD.
         trained: steps that the model was trained before.
         workers: processes.
         effort: steps of image attacks.
         pictures: a PNG of recovered images.
         on_step: told what is going on and how many clients are done.
+        on_note: told what of `all` is left out, and why.
     """
     ladder, on_images = _chosen(attacks, samples)
+    if "all" in attacks and not on_images and on_note is not None:
+        names = ", ".join(IMAGE_ATTACKS)
+        on_note(f"left out: {names}, which are for batches of up to {LARGEST_BATCH} images, not {samples:,}")
     data = load_dataset(dataset)
     network = build_model(model, seed=0)
     if ladder:
@@ -105,8 +110,8 @@ def _chosen(attacks: Sequence[str], samples: int) -> tuple[list[str], list[str]]
     everything = "all" in attacks
     ladder = list(NAMES) if everything or "labels" in attacks else [name for name in NAMES if name in attacks]
     on_images = [name for name in attacks if name in IMAGE_ATTACKS]
-    if everything and not on_images and samples <= LARGEST_BATCH:
-        on_images = ["dlg"]
+    if everything and samples <= LARGEST_BATCH:
+        on_images = list(IMAGE_ATTACKS)
     if ladder and "prior" not in ladder:
         ladder.insert(0, "prior")  # what does not beat it has learnt nothing
     return ladder, on_images

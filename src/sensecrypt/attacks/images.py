@@ -1,4 +1,4 @@
-"""Images from gradients: DLG, iDLG and Inverting Gradients, each blind to what is hidden or aware of it.
+"""Images from gradients: DLG, iDLG and Inverting Gradients, each blind to what is hidden, aware of it or told its size.
 
 DLG        Zhu et al., Deep Leakage from Gradients, NeurIPS 2019.
 iDLG       Zhao et al., iDLG: Improved Deep Leakage from Gradients, 2020.
@@ -6,24 +6,28 @@ inverting  Geiping et al., Inverting Gradients: How easy is it to break privacy 
 
 All take ĝ for the gradient of one batch of K images. After several local steps that is an approximation, the worse the
 more steps there were. Networks with batch normalisation are taken in evaluation mode: the attacker does not have the
-statistics of the client's batch. With nothing visible an attack returns its random start.
+statistics of the client's batch. With nothing known an attack returns its random start.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from sensecrypt import checks
-from sensecrypt.attacks.descent import best_descent, sign_descent
-from sensecrypt.attacks.matching import Fill, cosine_distance, make_target, squared_error
+from sensecrypt.attacks.descent import Variables, best_descent, descend, sign_descent
+from sensecrypt.attacks.image_labels import labels_from_counts
+from sensecrypt.attacks.matching import Fill, Target, cosine_distance, guess_gradient, make_target, squared_error
 from sensecrypt.attacks.observation import Observation
-from sensecrypt.errors import InvalidInput
+from sensecrypt.attacks.signs import sensitivity
+from sensecrypt.errors import InvalidInput, NotApplicable
 from sensecrypt.models import find_head
+
+Guess = tuple[torch.Tensor, torch.Tensor]  # images, and labels or their probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,14 +61,14 @@ def dlg(
     _check_effort(steps, restarts)
     target = make_target(observation, fill)
 
-    def start() -> list[torch.Tensor]:
+    def start() -> Variables:
         logits = torch.randn(observation.samples, observation.classes, generator=generator, dtype=torch.float64)
         return [_noise(observation, generator), logits]
 
-    def loss(images: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-        return squared_error(target, images, logits.softmax(dim=1))
+    def guess(images: torch.Tensor, logits: torch.Tensor) -> Guess:
+        return images, logits.softmax(dim=1)
 
-    (images, logits), value = best_descent(loss, start, steps=steps, restarts=restarts)
+    (images, logits), value = _least_error(target, guess, start, steps=steps, restarts=restarts)
     return Reconstruction(images.to(torch.float32), logits.argmax(dim=1), value)
 
 
@@ -73,7 +77,7 @@ def idlg(
 ) -> Reconstruction:
     """The labels from the last layer, then images alone as in `dlg`, with the same arguments.
 
-    Where the last layer shows no label (see `labels_from_head`) a mask-aware attacker searches for it: this is `dlg`.
+    Where the last layer shows no label (see `labels_from_head`) the attacker searches for it: this is `dlg`.
     """
     _check_effort(steps, restarts)
     labels = labels_from_head(observation, fill)
@@ -81,10 +85,10 @@ def idlg(
         return dlg(observation, fill=fill, generator=generator, steps=steps, restarts=restarts)
     known, target = labels, make_target(observation, fill)
 
-    def loss(images: torch.Tensor) -> torch.Tensor:
-        return squared_error(target, images, known)
+    def start() -> Variables:
+        return [_noise(observation, generator)]
 
-    (images,), value = best_descent(loss, lambda: [_noise(observation, generator)], steps=steps, restarts=restarts)
+    (images,), value = _least_error(target, lambda images: (images, known), start, steps=steps, restarts=restarts)
     return Reconstruction(images.to(torch.float32), known, value)
 
 
@@ -135,12 +139,16 @@ def labels_from_head(observation: Observation, fill: Fill) -> torch.Tensor | Non
     which has the row's sign, and, where a row is hidden, its bias, whose gradient is p_c − 1[c = y]. Should fewer than
     K rows be seen to be negative, the others are among those of which nothing is visible: if just as many are missing,
     they are these; else None.
+
+    Sizes without signs have no such sums. Where Γ tells sizes, labels are what the attack on labels by Γ finds, which
+    needs a bias; without one, None.
     """
-    count = observation.samples
+    count, head = observation.samples, find_head(observation.model(), observation.classes)
+    if fill == "sensitivity":
+        return labels_from_counts(sensitivity(observation), count) if head.bias.size else None
     if count > observation.classes:
         problem = f"has {count} samples of {observation.classes} classes"
         raise InvalidInput("observation", problem, "take inverting() with the labels of an attack on labels")
-    head = find_head(observation.model(), observation.classes)
     weight = observation.gradient[head.weight]
     if fill == "zero-fill":
         return torch.from_numpy(np.argsort(np.nan_to_num(weight, nan=0.0).sum(axis=1), kind="stable")[:count].copy())
@@ -156,10 +164,34 @@ def labels_from_head(observation: Observation, fill: Fill) -> torch.Tensor | Non
     return torch.tensor([*least, *dark[:missing].tolist()], dtype=torch.int64)
 
 
+def mean_image(observation: Observation) -> torch.Tensor:
+    """What a guess looks like: the mean of the public images, K times."""
+    if observation.public is None:
+        raise NotApplicable("observation", "has no public data", "give the adversary images of the same kind")
+    return observation.public[0].mean(dim=0).repeat(observation.samples, 1, 1, 1)
+
+
 def total_variation(images: torch.Tensor) -> torch.Tensor:
     """Mean distance of pixels to the next below, plus that to the next on the right."""
     down, right = images.diff(dim=2).abs(), images.diff(dim=3).abs()
     return down.mean() + right.mean()
+
+
+def _least_error(
+    target: Target, guess: Callable[..., Guess], start: Callable[[], Variables], *, steps: int, restarts: int
+) -> tuple[Variables, float]:
+    """The variables whose guess has the least squared error, and that error.
+
+    Numbers whose sign is not known are matched without; the guess that comes of it tells the signs, and goes on with
+    these: an ordinary DLG from a start that is nearly there.
+    """
+    found, value = best_descent(
+        lambda *variables: squared_error(target, *guess(*variables)), start, steps=steps, restarts=restarts
+    )
+    if not target.sizes.numel():
+        return found, value
+    signed = target.signed_by(guess_gradient(target, *guess(*found)))
+    return descend(lambda *variables: squared_error(signed, *guess(*variables)), found, steps=steps)
 
 
 def _noise(observation: Observation, generator: torch.Generator) -> torch.Tensor:

@@ -30,16 +30,13 @@ def sensitivity(observation: Observation) -> FloatVector:
 
     Where w = 0, Γ tells nothing, and the upload is asked: such parameters are the last that a top-Γ mask encrypts.
     """
-    if observation.sensitivity is None:
-        raise NotApplicable("observation", "has no sensitivity in the clear", "observe a protocol that uploads it")
-    head = biased_head(observation)
+    everywhere, head = magnitudes(observation), biased_head(observation)
     places = np.column_stack([head.weight, head.bias])
     weights = observation.before.astype(np.float64)[places]
-    known = weights != 0
-    magnitudes = np.where(known, observation.sensitivity[places] / np.abs(np.where(known, weights, 1.0)), 0.0)
-    if not magnitudes.any():
+    known, sizes = ~np.isnan(everywhere[places]), np.nan_to_num(everywhere[places], nan=0.0)
+    if not sizes.any():
         return prior(observation)
-    signed = magnitudes * column_signs(magnitudes)
+    signed = sizes * column_signs(sizes)
     guesses = []
     for matrix in (signed, -signed):
         filled = observation.zero_filled
@@ -48,6 +45,14 @@ def sensitivity(observation: Observation) -> FloatVector:
         )
         guesses.append(ilrg_on(observation, filled))
     return min(guesses, key=implausibility)
+
+
+def magnitudes(observation: Observation) -> FloatVector:
+    """|g| = Γ/|w| of every parameter, the encrypted ones too; NaN where w = 0."""
+    if observation.sensitivity is None:
+        raise NotApplicable("observation", "has no sensitivity in the clear", "observe a protocol that uploads it")
+    weights = np.abs(observation.before.astype(np.float64))
+    return np.divide(observation.sensitivity, weights, out=np.full_like(weights, np.nan), where=weights != 0)
 
 
 def column_signs(magnitudes: FloatMatrix) -> Signs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ ROLES = ("eavesdropper", "aggregator", "aggregator+client")
     "--attacks",
     default="labels",
     show_default=True,
-    help="`labels` (the ladder), `all`, or names: of the ladder, or dlg, idlg, inverting.",
+    help="`labels` (the ladder), `all` (and dlg, idlg, inverting: batches of up to 8), or names of either.",
 )
 @click.option("--seeds", default=30, show_default=True, type=click.IntRange(1), help="Clients a row.")
 @click.option("--seed", "first_seed", default=0, show_default=True, type=click.IntRange(0), help="The first of them.")
@@ -86,7 +87,8 @@ def attack(
     else:
         from sensecrypt.assess.table import attack_rows
 
-        with Console(stderr=True).status("attacking") as status:
+        console = Console(stderr=True)
+        with console.status("attacking") as status:
             rows = attack_rows(
                 model,
                 dataset,
@@ -102,6 +104,7 @@ def attack(
                 effort=effort,
                 pictures=pictures,
                 on_step=lambda what, done: status.update(f"{what}: client {done} of {seeds}"),
+                on_note=partial(console.print, markup=False, highlight=False, soft_wrap=True),
             )
     if as_json:
         click.echo(json.dumps({"rows": [_finite(row) for row in rows]}))

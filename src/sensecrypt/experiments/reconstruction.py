@@ -1,4 +1,7 @@
-"""Appendix P: images from gradients under MaskCrypt and SenseCrypt, blind to what is hidden and aware of it."""
+"""Appendix P: images from gradients under MaskCrypt and SenseCrypt, blind to what is hidden and aware of it.
+
+And from sensitivities in the clear, of which Appendix G says that no attack reconstructs data from them.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NOTHING, MASK, SENSE = "nothing", "MaskCrypt", "SenseCrypt"
+CLEAR = "SenseCrypt, all of it"
 OURS, INSIDE = "default, aggregator alone", "default, with a member"
 SWEEP = {"high": "high_sensitivity", "random": "random"}
 SEEN = 0.5  # SSIM from which on a digit can be made out; noise has about 0.05
@@ -63,7 +67,7 @@ def cells(spec: Spec) -> list[Cell]:
     """The methods client by client, the sweep policy by policy, then batches."""
     seeds = range(spec["first_seed"], spec["first_seed"] + spec["seeds"])
     one = 1.2 * spec["steps"] / 5
-    found = [Cell(f"methods-{seed}", 3.5 * one, partial(_measure, spec, _methods(spec, seed))) for seed in seeds]
+    found = [Cell(f"methods-{seed}", 4 * one, partial(_measure, spec, _methods(spec, seed))) for seed in seeds]
     for first in SWEEP:
         tries = [each for seed in seeds[: spec["sweep_seeds"]] for each in _sweep(spec, first, seed)]
         found.append(Cell(f"sweep-{first}", one * len(tries) / 2, partial(_measure, spec, tries)))
@@ -81,6 +85,7 @@ def _methods(spec: Spec, seed: int) -> list[Attempt]:
         Attempt(NOTHING, Protection("plaintext", "paper", 0.0), aware, True, seed, shown),
         *(Attempt(MASK, mask, fill, True, seed, shown) for fill in ("zero-fill", "mask-aware")),
         *(Attempt(SENSE, sense, fill, True, seed, shown) for fill in ("zero-fill", "mask-aware")),
+        Attempt(CLEAR, Protection("sensecrypt", "paper", 1.0), "sensitivity", False, seed, shown),
         Attempt(OURS, default, aware, False, seed, shown),
         Attempt(INSIDE, default, aware, True, seed, shown),
     ]
@@ -225,6 +230,7 @@ def judge(rows: Rows) -> list[Verdict]:
             f"encrypted {plain}",
             "not reproduced" if aware > SEEN else "beyond",
         ),
+        _clear_verdict(rows),
         _sweep_verdict(rows),
         _default_verdict(rows),
     ]
@@ -244,6 +250,16 @@ def judge(rows: Rows) -> list[Verdict]:
             )
         )
     return verdicts
+
+
+def _clear_verdict(rows: Rows) -> Verdict:
+    found = _median(rows, CLEAR, "sensitivity", "ssim")
+    return Verdict(
+        "(Appendix G) no existing attack reconstructs data from sensitivities, which clients upload in the clear",
+        f"everything encrypted, the aggregator alone, |g| = Γ/|w|: {_told(rows, CLEAR, 'sensitivity')}, nothing "
+        f"encrypted {_told(rows, NOTHING, 'mask-aware')}",
+        "not reproduced" if found > SEEN else "reproduced",
+    )
 
 
 def _sweep_verdict(rows: Rows) -> Verdict:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flwr.serverapp import Grid
@@ -17,17 +17,16 @@ from sensecrypt import checks
 from sensecrypt.config import RunConfig
 from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.engines.flower.checkpoint import Closed, FleetState, begin_attempt, forget_closed, load_closed
-from sensecrypt.engines.flower.exchange import Reply, ask
-from sensecrypt.engines.flower.messages import Assignment, facts_from_bytes
+from sensecrypt.engines.flower.collecting import Collecting
+from sensecrypt.engines.flower.exchange import ask
+from sensecrypt.engines.flower.messages import Assignment
 from sensecrypt.engines.flower.partedsum import PartedSum
 from sensecrypt.engines.flower.roster import Roster
 from sensecrypt.engines.flower.settings import Settings
 from sensecrypt.engines.flower.suspicion import Suspicion
-from sensecrypt.engines.flower.wire import unpack
-from sensecrypt.engines.notes import Notes, grow, lonely_blocks, require_quorum
+from sensecrypt.engines.notes import Notes, grow
 from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.runfolder import RunFolder
-from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.round import Round
@@ -39,7 +38,6 @@ _FINAL = (
     *("receipts-mismatch", "too-few-contributors", "doubled-contributor", "no-receipt"),
     *("superseded", "claimed", "rejected", "too-many-failures", "run-closed"),
 )
-_SPOILT = "the sum matches the receipts only without some clients, this one among them"
 _RESTING = "not asked: it may be the client whose receipts do not match"
 LOOK_SECONDS = 60.0  # for a node that is new to say who it is
 _PAUSE = 2.0
@@ -77,68 +75,6 @@ class Aggregator:
         weights = self.rules.weights({client: int(state.samples[client]) for client in state.members(cluster)})
         profile = get_profile(self.config.profile)
         return Round(self.settings.run, number, cluster, purpose, state.size, profile, weights, attempt)
-
-
-@dataclass(eq=False)
-class Collecting:
-    """A cluster's round while its uploads arrive.
-
-    Attributes:
-        round: the round.
-        invited: the members that are asked to play.
-        total: the sum.
-        after: the round of sensitivities that goes with it, if a new order is due.
-        sensitivities: their sum.
-        notes: what is written down.
-        signed: tells whose receipts the key service has.
-        evaluated: the accuracy, at each client, of the model that it started from.
-    """
-
-    round: Round
-    invited: set[int]
-    total: PartedSum
-    after: Round | None
-    sensitivities: PartedSum | None
-    notes: Notes
-    signed: Callable[[], list[int]]
-    evaluated: dict[int, float] = field(default_factory=dict)
-
-    def take(self, client: int, reply: Reply) -> None:
-        """Add what a client sent; what cannot be used is noted, and the sum stays as it was."""
-        start = work_seconds()
-        try:
-            parts = unpack(reply.content, needed={"upload", "facts"}, allowed={"sensitivity"})
-            facts = facts_from_bytes(parts["facts"], "play")
-            if client not in self.signed():
-                raise Rejected("an upload for which the key service has no receipt")
-            self.total.add(parts["upload"], sender=client)
-            if "accuracy" in facts:
-                self.evaluated[client] = facts.pop("accuracy")
-            grow(self.notes.clients[client], facts)
-            if self.sensitivities is not None and "sensitivity" in parts:
-                self.sensitivities.add(parts["sensitivity"], sender=client)
-        except Rejected as error:
-            if client not in self.total.contributors:
-                self.notes.left_out[client] = str(error)
-        grow(self.notes.server, {"aggregate_seconds": work_seconds() - start})
-
-    def close(self, config: RunConfig, *, without: int | None = None) -> Closed:
-        """Close the sums, all or all but one part, if enough arrived."""
-        start = work_seconds()
-        total = self.total.total(without=without)
-        require_quorum(total, self.round, config.quorum)
-        aggregate = total.close()
-        model, sensitivity = aggregate.to_bytes(self.round), None
-        if self.after is not None and self.sensitivities is not None:
-            gains = self.sensitivities.total(without=without)
-            sensitivity = gains.close().to_bytes(self.after) if gains.contributors else None
-        grow(self.notes.server, {"aggregate_seconds": work_seconds() - start})
-        lonely = lonely_blocks(total, config.min_contributors)
-        server = {**self.notes.server, "union_share": aggregate.mask.share, "lonely_blocks": lonely}
-        spoilt = dict.fromkeys(set(self.total.contributors) - set(total.contributors), _SPOILT)
-        notes = Notes(self.notes.clients, server, self.notes.left_out | spoilt)
-        round_ = self.round
-        return Closed(round_.cluster, round_.number, round_.attempt, model, sensitivity, notes.records())
 
 
 def play_round(

@@ -82,7 +82,7 @@ class RunConfig:
         sensitivity_samples: samples that a round's sensitivities are computed on; 0: all.
         order_refresh: rounds after which a cluster's order is made anew.
         min_contributors: uploads without which no sum is decrypted, and clients of every encrypted block.
-        quorum: share of a cluster's weight that must arrive.
+        quorum: share of a cluster's weight, and of its clients, that must arrive.
         local_epochs: of training a round.
         batch_size: of training.
         learning_rate: of training.

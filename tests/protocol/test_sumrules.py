@@ -23,6 +23,7 @@ def test_enough_of_a_cluster_may_be_opened(contributors):
     [
         (EVEN, (0, 1), "2 contributor"),
         (EVEN, (0, 8, 9), "30% of the cluster's weight is in the sum, the quorum is 50%"),
+        ({0: 0.3, 1: 0.3, **dict.fromkeys(range(2, 22), 0.02)}, (0, 1, 5), "3 of the cluster's 22 clients are in the"),
         ({0: 0.9, 1: 0.05, 2: 0.05}, (0, 1, 2), "one client is 90.0% of the sum"),
         ({0: 0.79, 1: 0.004, 2: 0.004, 3: 0.202}, (0, 1, 2), "one client is 99.0% of the sum"),
         ({0: 0.5, 1: 0.499, 2: 0.001}, (0, 1, 2), "less than 1% of an even part"),
@@ -34,23 +35,38 @@ def test_what_would_show_one_client_may_not(weights, contributors, reason):
     assert refusal.value.code == "too-few-contributors"
 
 
-@given(st.lists(st.integers(1, 10**12), min_size=2, max_size=40))
-def test_weights_keep_the_rules_whatever_clients_say_that_they_have(samples):
+@given(st.lists(st.integers(1, 10**12), min_size=2, max_size=40), st.floats(0.1, 0.9), st.floats(0.2, 1.0))
+def test_weights_keep_the_rules_whatever_clients_say_that_they_have(samples, quorum, largest):
     members = dict(enumerate(samples))
-    rules = SumRules(2, 0.5, LARGEST_WEIGHT, LEAST_OF_EVEN)
+    rules = SumRules(2, quorum, max(largest, 1 / len(samples)), LEAST_OF_EVEN)
     weights = rules.weights(members)
     assert sum(weights.values()) == pytest.approx(1, abs=1e-12)
     rules.check(weights, members)
-    assert all((weights[a] <= weights[b]) or samples[a] >= samples[b] for a in members for b in members)
+    assert all((weights[a] <= weights[b] + 1e-9) or samples[a] >= samples[b] for a in members for b in members)
+
+
+@given(st.lists(st.integers(1, 10**12), min_size=3, max_size=40))
+def test_nobody_is_missed(samples):
+    """One that says that it has everything, and then stays away, does not keep the others from a quorum."""
+    members = dict(enumerate(samples))
+    weights = STRICT.weights(members)
+    assert all(1 - weights[client] >= STRICT.quorum - 1e-9 for client in members)
 
 
 @given(st.lists(st.integers(100, 1000), min_size=2, max_size=40))
 def test_weights_that_keep_the_rules_are_exactly_the_shares_of_the_samples(samples):
     members = dict(enumerate(samples))
     exact = {client: own / sum(samples) for client, own in members.items()}
-    if max(exact.values()) <= LARGEST_WEIGHT:
+    if max(exact.values()) <= 0.5:
         assert STRICT.weights(members) == exact
     assert SumRules().weights(members) == exact
+
+
+def test_a_quorum_is_not_a_matter_of_rounding():
+    thirds = dict.fromkeys(range(3), 1 / 3)
+    assert SumRules(2, 2 / 3).allow(thirds, (0, 1))
+    assert SumRules(2, 0.8).allow(EVEN, range(8))
+    assert not SumRules(2, 0.8).allow(EVEN, range(7))
 
 
 @pytest.mark.parametrize("rules", [{"quorum": 1.5}, {"largest_weight": -1}, {"min_contributors": 0}])

@@ -68,6 +68,7 @@ class TestWeights:
         ("weights", "contributors", "reason"),
         [
             ({0: 0.6, 1: 0.004, 2: 0.004, 3: 0.392}, (0, 1, 2), "one client is 98.7% of the sum"),
+            ({0: 0.3, 1: 0.4, 2: 0.2, 3: 0.1}, (1,), "1 contributor(s), at least 2"),
             ({0: 0.25, 1: 0.25, 2: 0.25, 3: 0.25}, (0,), "1 contributor(s), at least 2"),
             ({0: 0.2, 1: 0.2, 2: 0.2, 3: 0.4}, (0, 1), "40% of the cluster's weight is in the sum, the quorum is 50%"),
         ],

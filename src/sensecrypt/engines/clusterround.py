@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sensecrypt import checks
-from sensecrypt.engines.notes import Notes, grow, lonely_blocks, require_quorum
+from sensecrypt.engines.notes import Notes, grow, lonely_blocks
 from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.parties import RUN_NAME, Parties
 from sensecrypt.engines.setup import sum_sensitivities
@@ -25,6 +25,7 @@ from sensecrypt.protocol.envelope import seal
 from sensecrypt.protocol.messages import Aggregate, Proposal
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.types import Mask
 
 
@@ -148,7 +149,7 @@ def _deliver(parties: Parties, done: Done, round_: Round, total: RoundSum) -> No
 
 def _open(parties: Parties, round_: Round, total: RoundSum, server: Record) -> tuple[Opened, Aggregate, bytes]:
     """Close the sum and let whoever holds the key open it; also the aggregate as it travels."""
-    require_quorum(total, round_, parties.config.quorum)
+    SumRules(min_contributors=1, quorum=parties.config.quorum).check(round_.weights, total.contributors)
     start = work_seconds()
     aggregate = total.close()
     message = aggregate.to_bytes(round_)

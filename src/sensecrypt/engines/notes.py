@@ -1,4 +1,4 @@
-"""What is written down about a cluster's round while it goes on, and what must hold before its sum is closed."""
+"""What is written down about a cluster's round while it goes on."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sensecrypt.engines.outcome import Record
-from sensecrypt.errors import Rejected
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.round import Round
 
 
 @dataclass
@@ -49,10 +47,3 @@ def lonely_blocks(total: RoundSum, least: int) -> int:
     """Blocks that somebody encrypted but too few: with the others' help, subtraction may read them."""
     encrypting = total.encrypted_contributors
     return int(np.count_nonzero((encrypting > 0) & (encrypting < min(least, len(total.contributors)))))
-
-
-def require_quorum(total: RoundSum, round_: Round, quorum: float) -> None:
-    """Raise `Rejected` unless enough of the cluster's weight arrived."""
-    arrived = sum(round_.weights[client] for client in total.contributors)
-    if arrived < quorum:
-        raise Rejected(f"{arrived:.0%} of the cluster's weight arrived, the quorum is {quorum:.0%}")

@@ -24,9 +24,9 @@ the rule for its guarantee in `noisy-clustering`. Rates of training in `similari
 authors' public code and logs; that images were cropped and mirrored in most of them was found by trying what makes the
 logs come out, batch by batch, and 100 networks with 10 batches each were chosen after 20 with 50 had shown how far
 networks differ. Most items ran on one choice of seeds.
-`ladder`, `frontier`, `collusion`, `extreme-devices` and `reconstruction` were measured with pads (decision 13) in place, the
-other items before there were any: the default preset then sent its rest in the clear. That changes what is seen of it, not its
-models, which are the same to the byte, and its times by milliseconds.
+`ladder`, `frontier`, `collusion`, `extreme-devices` and `reconstruction` were measured with pads (decision 13) in
+place, the other items before there were any: the default preset then sent its rest in the clear. That changes what is
+seen of it, not its models, which are the same to the byte, and its times by milliseconds.
 """
 
 

@@ -27,7 +27,7 @@ def open_aggregate(
 
     Returns:
         The sums over those who encrypted, 0 where nobody did; the sums over everybody; and whether the ciphertexts were
-        of packed numbers. If not, zeros stand for them: whoever asks is to wait no shorter than if they were.
+        of packed numbers. If not, ones stand for them: whoever asks is to wait no shorter than if they were.
 
     Args:
         aggregate: the sum.
@@ -44,7 +44,7 @@ def open_aggregate(
         try:
             decrypted = secret.decrypt(aggregate.ciphertexts, aggregate.mask.count, workers=workers)
         except InvalidCiphertext:
-            decrypted, sound = np.zeros(aggregate.mask.count, dtype=np.int64), False
+            decrypted, sound = np.ones(aggregate.mask.count, dtype=np.int64), False
         encrypted[aggregate.mask.to_array()] = decrypted
     return _in_order(encrypted, order), _in_order(wrap(encrypted + rest, round_), order), sound
 

@@ -22,7 +22,7 @@ class SumRules:
 
     Attributes:
         min_contributors: the fewest clients in it.
-        quorum: the least part of the members' weight in it.
+        quorum: the least part in it of the members' weight, and of their number: weights are what clients say.
         largest_weight: the largest part of it that is one client's.
         least_of_even: how much of an even part each client has at least.
     """
@@ -51,28 +51,47 @@ class SumRules:
             _refuse(f"{many} contributor(s), at least {self.min_contributors} are needed")
         if there < self.quorum - _ROUNDING:
             _refuse(f"{there:.0%} of the cluster's weight is in the sum, the quorum is {self.quorum:.0%}")
+        if many < self.quorum * len(weights) - _ROUNDING:
+            _refuse(f"{many} of the cluster's {len(weights)} clients are in the sum, the quorum is {self.quorum:.0%}")
         if max(own) > self.largest_weight * there + _ROUNDING:
             _refuse(f"one client is {max(own) / there:.1%} of the sum, at most {self.largest_weight:.0%} may be one's")
         if min(own) * many < self.least_of_even * there - _ROUNDING:
             _refuse(f"one client has less than {self.least_of_even:.0%} of an even part of the sum")
 
+    def allow(self, weights: Mapping[int, float], contributors: Collection[int]) -> bool:
+        """Whether `check` would pass."""
+        try:
+            self.check(weights, contributors)
+        except Rejected:
+            return False
+        return True
+
     def weights(self, samples: Mapping[int, int]) -> dict[int, float]:
         """n_i / Σ n_j of all members, moved as far as needed for a sum of all of them to keep the rules.
 
-        Whoever has next to nothing counts a little more, and whoever has nearly all counts less.
+        Whoever has next to nothing counts a little more. Whoever has nearly all counts less, so much so that the others
+        are a quorum without it: samples are what clients say that they have, and one that lies must not be missed.
         """
         total, even = sum(samples.values()), 1 / len(samples)
         shares = {client: own / total for client, own in samples.items()}
-        least, most = self.least_of_even * even, max(self.largest_weight, even)
+        least = self.least_of_even * even
         if min(shares.values()) < least:
             raised = {client: max(own, 2 * least) for client, own in shares.items()}  # twice: scaling takes some away
             scale = sum(raised.values())
             shares = {client: own / scale for client, own in raised.items()}
-        first = max(shares, key=lambda client: shares[client])
-        if shares[first] > most:
-            rest = (1 - most) / (1 - shares[first])
-            shares = {client: most if client == first else own * rest for client, own in shares.items()}
-        return shares
+        return _capped(shares, max(min(self.largest_weight, 1 - self.quorum), even))
+
+
+def _capped(shares: dict[int, float], most: float) -> dict[int, float]:
+    """Nobody has more than `most`; what that takes away goes to the others, each in proportion."""
+    at_most: set[int] = set()
+    while True:
+        free = sum(own for client, own in shares.items() if client not in at_most)
+        scale = (1 - most * len(at_most)) / free if at_most and free else 1.0
+        above = {client for client, own in shares.items() if client not in at_most and own * scale > most + _ROUNDING}
+        if not above:
+            return {client: most if client in at_most else own * scale for client, own in shares.items()}
+        at_most |= above
 
 
 def _refuse(reason: str) -> None:

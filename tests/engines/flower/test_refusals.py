@@ -13,6 +13,8 @@ from sensecrypt.engines.flower.wire import Parts, pack, unpack
 from sensecrypt.engines.problem import configured_share
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import SenseCryptError
+from sensecrypt.protocol.messages import Receipt
+from sensecrypt.services.dkms.client import DkmsClient
 
 ALL = {"proof", "enrolment", "facts", "upload", "sensitivity", "model_sha256"}
 
@@ -203,6 +205,34 @@ def test_a_client_that_tells_too_few_samples_or_too_many_stops_nobody(altered, s
 
     outcome = altered("query.enrol", alter).play()
     assert len(outcome.played) == 4
+
+
+def test_a_client_that_tells_too_many_samples_and_stays_away_is_not_missed(altered):
+    def alter(parts, *_):
+        honest = Enrolment.from_bytes(parts["enrolment"])
+        return {**parts, "enrolment": replace(honest, samples=2**40).to_bytes()}
+
+    played = altered("query.enrol", alter)
+    played.before = lambda client, kind, message: None if (client, kind) == (3, "train") else message
+    assert {record["client"] for record in played.play().played} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("kind", ["train.rank", "train"])
+def test_sensitivities_without_a_receipt_are_left_out(altered, monkeypatch, kind):
+    """Whoever sends them so would keep its cluster from an order."""
+    purposes = {"train.rank": 0, "train": 1}
+    played = altered("nothing", lambda parts, *_: parts, rounds=2, order_refresh=1)
+    send = DkmsClient.send_receipt
+
+    def but_not_its_ranking(self, data, round_):
+        mine = round_.purpose == "sensitivity" and round_.number == purposes[kind]
+        if not (mine and Receipt.from_bytes(data, round_).client == 3):
+            send(self, data, round_)
+
+    monkeypatch.setattr(DkmsClient, "send_receipt", but_not_its_ranking)
+    outcome = played.play()
+    assert len(outcome.played) == 8
+    assert not any("no_new_order" in record for record in RunFolder(played.state).records())
 
 
 def test_a_node_without_a_party_file_says_so(fleet, caplog):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,17 +11,23 @@ from sensecrypt.engines.flower.partedsum import MISMATCH, PartedSum
 from sensecrypt.engines.flower.suspicion import PARTS, Suspicion
 from sensecrypt.errors import Refused, Rejected
 from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.client import seal_model
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
+from sensecrypt.types import Mask
 from tests.crypto.conftest import keypair
 
-QUORUM, RULES = 0.5, SumRules(2, 0.5, 0.8, 0.01)
+QUORUM, RULES = 0.5, SumRules(3, 0.5, 0.8, 0.01)
+
+
+def everybody(suspicion: Suspicion, weights: dict[int, float]) -> set[int]:
+    return suspicion.invited(0, weights, present=weights.keys(), quorum=QUORUM)
 
 
 def play(suspicion: Suspicion, weights: dict[int, float], culprits: set[int]) -> tuple[set[int], int]:
     """One round as the aggregator plays it: who is in the sum that opens, and how many failed before."""
-    invited = suspicion.invited(0, weights, QUORUM)
-    parts = suspicion.parts(0, invited, weights)
+    invited = suspicion.invited(0, weights, present=weights.keys(), quorum=QUORUM)
+    parts = suspicion.parts(0, invited, weights, RULES)
     assert set().union(*parts) == invited
     assert sum(map(len, parts)) == len(invited)
     failures = 0
@@ -52,7 +59,7 @@ def test_a_culprit_is_found_before_a_run_is_closed(clients, data):
             break
     assert suspicion.found == {culprit}
     assert failed <= 12
-    assert culprit not in suspicion.invited(0, weights, QUORUM)
+    assert culprit not in everybody(suspicion, weights)
     assert play(suspicion, weights, {culprit}) == (set(weights) - {culprit}, 0)
 
 
@@ -69,7 +76,7 @@ def test_who_was_suspected_and_did_nothing_plays_again():
     play(suspicion, weights, {4})
     for _ in range(10):
         play(suspicion, weights, set())
-    assert suspicion.invited(0, weights, QUORUM) == set(weights)
+    assert everybody(suspicion, weights) == set(weights)
     assert not suspicion.found
 
 
@@ -77,23 +84,49 @@ def test_suspects_are_not_left_out_where_the_others_are_no_quorum():
     suspicion = Suspicion()
     suspicion.learn(0, {0}, {1, 2})
     weights = {0: 0.1, 1: 0.45, 2: 0.45}
-    assert suspicion.invited(0, weights, 0.9) == {0, 1, 2}
-    assert len(suspicion.invited(0, weights, 0.5)) == 2
+    assert suspicion.invited(0, weights, present={0, 1, 2}, quorum=0.9) == {0, 1, 2}
+    assert suspicion.invited(0, weights, present={1, 2}, quorum=0.5) == {0, 1, 2}
+    assert len(suspicion.invited(0, weights, present={0, 1, 2}, quorum=0.5)) == 2
 
 
 def test_clusters_have_suspects_of_their_own():
     suspicion = Suspicion()
     suspicion.learn(0, {0}, {1, 2, 3})
     weights = dict.fromkeys(range(4), 0.25)
-    assert len(suspicion.parts(0, weights.keys(), weights)) == 2
-    assert len(suspicion.parts(1, weights.keys(), weights)) == PARTS
+    assert len(suspicion.parts(0, weights.keys(), weights, SumRules(2))) == 2
+    assert len(suspicion.parts(1, weights.keys(), weights, SumRules(2))) == PARTS
+
+
+def test_nobody_can_foresee_the_parts():
+    """Two culprits that could would see to it that they are in different ones."""
+    weights = {client: (client + 1) / 210 for client in range(20)}
+    drawn = [Suspicion().parts(0, weights.keys(), weights, RULES) for _ in range(60)]
+    together = sum(any({18, 19} <= part for part in parts) for parts in drawn)
+    assert 0 < together < 60
+    for parts in drawn:
+        assert max(sum(weights[client] for client in part) for part in parts) <= 0.5
+
+
+def test_a_small_cluster_is_searched_client_by_client():
+    weights = dict.fromkeys(range(4), 0.25)
+    assert sorted(map(len, Suspicion().parts(0, weights.keys(), weights, SumRules(3)))) == [1, 1, 1, 1]
+    assert sorted(map(len, Suspicion().parts(0, weights.keys(), weights, SumRules(2)))) == [1, 1, 2]
 
 
 class TestPartedSum:
     ROUND = Round("r", 0, 0, "model", 8, get_profile("insecure-test"), dict.fromkeys(range(4), 0.25))
 
+    RULES = SumRules(1)
+
     def parted(self):
-        return PartedSum(self.ROUND, keypair("insecure-test")[0], [{0, 1}, {2}])
+        parted = PartedSum(self.ROUND, keypair("insecure-test")[0], [{0, 1}, {2}])
+        for client in range(3):
+            mask = Mask.prefix(1, size=8, block=self.ROUND.block)
+            sealed = seal_model(
+                np.ones(8), mask, self.ROUND, client=client, key=keypair("insecure-test")[0], seed=b"s", padded=False
+            )
+            parted.add(sealed.upload, sender=client)
+        return parted
 
     def test_who_was_not_asked_is_not_added(self):
         with pytest.raises(Rejected, match="client 3 was not asked"):
@@ -104,11 +137,42 @@ class TestPartedSum:
             raise Refused("busy", "later", "wait")
 
         with pytest.raises(Refused, match="later"):
-            self.parted().open_most(RULES, busy)
+            self.parted().open_most(self.RULES, busy)
 
     def test_the_first_refusal_is_told_if_nothing_helps(self):
         def never(part):
             raise Refused(MISMATCH, f"without {part}", "look")
 
         with pytest.raises(Refused, match="without None"):
-            self.parted().open_most(RULES, never)
+            self.parted().open_most(self.RULES, never)
+
+    def test_parts_are_left_out_one_after_another(self):
+        asked = []
+
+        def only_without_the_second(part):
+            asked.append(part)
+            if part != 1:
+                raise Refused(MISMATCH, "no", "look")
+
+        assert self.parted().open_most(self.RULES, only_without_the_second) == (2,)
+        assert asked == [None, 0, 1]
+
+    def test_what_the_key_server_would_refuse_is_not_handed_in(self):
+        asked = []
+
+        def never(part):
+            asked.append(part)
+            raise Refused(MISMATCH, "no", "look")
+
+        with pytest.raises(Refused):
+            self.parted().open_most(SumRules(2), never)
+        assert asked == [None, 1]  # without the first part there is one left
+        with pytest.raises(Rejected, match="at least 4"):
+            self.parted().open_most(SumRules(4), never)
+
+    def test_parts_add_up(self):
+        parted = self.parted()
+        assert parted.total().contributors == (0, 1, 2)
+        assert parted.total(without=0).contributors == (2,)
+        with pytest.raises(Rejected, match="a client in common"):
+            parted.total().absorb(parted.total(without=0))

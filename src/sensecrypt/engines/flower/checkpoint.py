@@ -112,13 +112,13 @@ class Closed:
             tensors["sensitivity"] = self.sensitivity
         header = {"cluster": self.cluster, "number": self.number, "attempt": self.attempt}
         arrays = {name: np.frombuffer(data, dtype=np.uint8) for name, data in tensors.items()}
-        folder.write(f"closed-{self.cluster}.safetensors", seal("closed", header, arrays))
+        folder.write(_closed(self.cluster), seal("closed", header, arrays))
 
 
 def load_closed(folder: RunFolder, number: int) -> list[Closed]:
     """Sums of that round, which was not over when the ServerApp ended."""
     found = []
-    for path in sorted(folder.path.glob("closed-*.safetensors")):
+    for path in sorted(folder.path.glob(_closed("*"))):
         header, arrays = unseal_any(path.read_bytes(), "closed")
         data = {name: array.tobytes() for name, array in arrays.items()}
         cluster, of_round, attempt = (int(header[name]) for name in ("cluster", "number", "attempt"))
@@ -128,10 +128,14 @@ def load_closed(folder: RunFolder, number: int) -> list[Closed]:
     return found
 
 
-def forget_closed(folder: RunFolder) -> None:
-    """The round is over."""
-    for path in folder.path.glob("closed-*.safetensors"):
+def forget_closed(folder: RunFolder, cluster: int | None = None) -> None:
+    """The round is over, or a cluster's sum was refused for good."""
+    for path in folder.path.glob(_closed("*" if cluster is None else cluster)):
         path.unlink()
+
+
+def _closed(cluster: int | str) -> str:
+    return f"closed-{cluster}.safetensors"
 
 
 def sketch_seed(folder: RunFolder) -> bytes:

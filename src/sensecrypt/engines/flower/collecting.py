@@ -11,7 +11,7 @@ from sensecrypt.engines.flower.exchange import Reply
 from sensecrypt.engines.flower.messages import facts_from_bytes
 from sensecrypt.engines.flower.partedsum import PartedSum
 from sensecrypt.engines.flower.wire import unpack
-from sensecrypt.engines.notes import Notes, grow, lonely_blocks, require_quorum
+from sensecrypt.engines.notes import Notes, grow, lonely_blocks
 from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.round import Round
@@ -30,7 +30,7 @@ class Collecting:
         after: the round of sensitivities that goes with it, if a new order is due.
         sensitivities: their sum.
         notes: what is written down.
-        signed: tells whose receipts the key service has.
+        signed: tells whose receipts of a round the key service has.
         evaluated: the accuracy, at each client, of the model that it started from.
     """
 
@@ -40,7 +40,7 @@ class Collecting:
     after: Round | None
     sensitivities: PartedSum | None
     notes: Notes
-    signed: Callable[[], list[int]]
+    signed: Callable[[Round], list[int]]
     evaluated: dict[int, float] = field(default_factory=dict)
 
     def take(self, client: int, reply: Reply) -> None:
@@ -49,13 +49,15 @@ class Collecting:
         try:
             parts = unpack(reply.content, needed={"upload", "facts"}, allowed={"sensitivity"})
             facts = facts_from_bytes(parts["facts"], "play")
-            if client not in self.signed():
+            if client not in self.signed(self.round):
                 raise Rejected("an upload for which the key service has no receipt")
             self.total.add(parts["upload"], sender=client)
             if "accuracy" in facts:
                 self.evaluated[client] = facts.pop("accuracy")
             grow(self.notes.clients[client], facts)
-            if self.sensitivities is not None and "sensitivity" in parts:
+            if self.after is not None and self.sensitivities is not None and "sensitivity" in parts:
+                if client not in self.signed(self.after):
+                    raise Rejected("sensitivities for which the key service has no receipt")
                 self.sensitivities.add(parts["sensitivity"], sender=client)
         except Rejected as error:
             if client not in self.total.contributors:
@@ -63,10 +65,9 @@ class Collecting:
         grow(self.notes.server, {"aggregate_seconds": work_seconds() - start})
 
     def close(self, config: RunConfig, *, without: int | None = None) -> Closed:
-        """Close the sums, all or all but one part, if enough arrived."""
+        """Close the sums, all or all but one part."""
         start = work_seconds()
         total = self.total.total(without=without)
-        require_quorum(total, self.round, config.quorum)
         aggregate = total.close()
         model, sensitivity = aggregate.to_bytes(self.round), None
         if self.after is not None and self.sensitivities is not None:

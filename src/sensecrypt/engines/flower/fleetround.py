@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flwr.serverapp import Grid
@@ -20,7 +20,7 @@ from sensecrypt.engines.flower.checkpoint import Closed, FleetState, begin_attem
 from sensecrypt.engines.flower.collecting import Collecting
 from sensecrypt.engines.flower.exchange import ask
 from sensecrypt.engines.flower.messages import Assignment
-from sensecrypt.engines.flower.partedsum import PartedSum
+from sensecrypt.engines.flower.partedsum import MISMATCH, PartedSum
 from sensecrypt.engines.flower.roster import Roster
 from sensecrypt.engines.flower.settings import Settings
 from sensecrypt.engines.flower.suspicion import Suspicion
@@ -38,6 +38,7 @@ _FINAL = (
     *("receipts-mismatch", "too-few-contributors", "doubled-contributor", "no-receipt"),
     *("superseded", "claimed", "rejected", "too-many-failures", "run-closed"),
 )
+_CLOSED = ("too-many-failures", "run-closed")  # whatever is sent
 _RESTING = "not asked: it may be the client whose receipts do not match"
 LOOK_SECONDS = 60.0  # for a node that is new to say who it is
 _PAUSE = 2.0
@@ -76,6 +77,12 @@ class Aggregator:
         profile = get_profile(self.config.profile)
         return Round(self.settings.run, number, cluster, purpose, state.size, profile, weights, attempt)
 
+    def invite(self, round_: Round) -> tuple[set[int], list[set[int]]]:
+        """The members to ask, and the parts of their sum."""
+        cluster, weights, present = round_.cluster, round_.weights, self.roster.nodes().keys()
+        invited = self.suspicion.invited(cluster, weights, present=present, quorum=self.rules.quorum)
+        return invited, self.suspicion.parts(cluster, invited, weights, self.rules)
+
 
 def play_round(
     aggregator: Aggregator, state: FleetState, number: int, budgets: checks.FloatVector, *, refresh: bool
@@ -85,7 +92,7 @@ def play_round(
     done = {closed.cluster: closed for closed in load_closed(folder, number)}
     for closed in list(done.values()):  # of a ServerApp that was ended: the same sums, which can be opened only once
         try:
-            _open(aggregator, state, closed)
+            _open_again(aggregator, state, closed)
         except Refused as error:
             _require_final(error)
             _LOG.warning("round %d, cluster %d is played again: %s", number, closed.cluster, error)
@@ -109,8 +116,10 @@ def play_round(
                 done[cluster] = _hand_in(aggregator, state, each)
             except (Rejected, Refused, InvalidInput) as error:
                 _require_final(error)
-                (folder.path / f"closed-{cluster}.safetensors").unlink(missing_ok=True)
+                forget_closed(folder, cluster)
                 reason = str(error)
+                if isinstance(error, Refused) and error.code in _CLOSED:
+                    raise SenseCryptError(f"round {number}, cluster {cluster} cannot be opened: {reason}") from None
                 _LOG.warning("round %d, cluster %d, attempt %d failed: %s", number, cluster, attempt, reason)
     if len(done) < state.clusters:
         raise SenseCryptError(f"round {number} failed {MAX_ATTEMPTS} times: {reason}; fix it and resume the run")
@@ -144,7 +153,7 @@ def _collect(
     """Have the clusters' members play, and add what arrives as it arrives."""
     if not collecting:
         return
-    nodes = wait_for_quorum(aggregator, {cluster: each.round for cluster, each in collecting.items()})
+    nodes = wait_for_quorum(aggregator, [(each.round, each.invited) for each in collecting.values()])
     assigned: dict[int, int] = {}
     requests = {}
     for cluster, each in collecting.items():
@@ -161,14 +170,14 @@ def _collect(
         collecting[int(state.labels[client])].take(client, reply)
 
 
-def wait_for_quorum(aggregator: Aggregator, rounds: Mapping[int, Round]) -> dict[int, int]:
-    """The nodes that are there, once they are enough for every round, or when nobody is waited for any longer."""
+def wait_for_quorum(aggregator: Aggregator, rounds: Sequence[tuple[Round, Collection[int]]]) -> dict[int, int]:
+    """The nodes that are there, once those invited are enough for every round, or when nobody is waited for longer."""
     end = time.monotonic() + aggregator.settings.deadline
     while True:
         aggregator.roster.look(seconds=min(LOOK_SECONDS, aggregator.settings.deadline))
         nodes = aggregator.roster.nodes()
-        present = (sum(each.weights[client] for client in each.weights.keys() & nodes) for each in rounds.values())
-        if min(present) >= aggregator.config.quorum or time.monotonic() >= end:
+        enough = all(aggregator.rules.allow(each.weights, nodes.keys() & set(asked)) for each, asked in rounds)
+        if enough or time.monotonic() >= end:
             return nodes
         time.sleep(_PAUSE)
 
@@ -190,11 +199,10 @@ def _begin(
         aggregator.dkms.register_round(after)
     server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": "real"}
     notes = Notes({client: {"bytes_down": 0} for client in round_.weights}, server)
-    invited = aggregator.suspicion.invited(cluster, round_.weights, aggregator.config.quorum)
-    parts = aggregator.suspicion.parts(cluster, invited, round_.weights)
+    invited, parts = aggregator.invite(round_)
     sensitivities = None if after is None else PartedSum(after, aggregator.public, parts)
     total = PartedSum(round_, aggregator.public, parts)
-    return Collecting(round_, invited, total, after, sensitivities, notes, lambda: aggregator.dkms.receipts(round_))
+    return Collecting(round_, invited, total, after, sensitivities, notes, aggregator.dkms.receipts)
 
 
 def _hand_in(aggregator: Aggregator, state: FleetState, collecting: Collecting) -> Closed:
@@ -204,10 +212,24 @@ def _hand_in(aggregator: Aggregator, state: FleetState, collecting: Collecting) 
     def open_sum(without: int | None) -> None:
         closed = collecting.close(aggregator.config, without=without)
         closed.save(aggregator.folder)
-        _open(aggregator, state, closed)
+        try:
+            _open_model(aggregator, state, closed)
+        except Refused as error:
+            if error.code == MISMATCH:  # it is not handed in again by a ServerApp that starts anew
+                forget_closed(aggregator.folder, closed.cluster)
+            raise
         kept.append(closed)
 
-    cluster, total = collecting.round.cluster, collecting.total
+    _open_parted(aggregator, collecting.total, open_sum)
+    [closed] = kept
+    if collecting.after is not None and collecting.sensitivities is not None:
+        _open_order(aggregator, collecting.after, collecting.sensitivities, closed.records[-1])
+    return closed
+
+
+def _open_parted(aggregator: Aggregator, total: PartedSum, open_sum: Callable[[int | None], None]) -> None:
+    """Have a sum opened, if need be without a part of it, and remember who that was."""
+    cluster = total.round.cluster
     try:
         left_out = total.open_most(aggregator.rules, open_sum)
     except Refused:
@@ -216,7 +238,26 @@ def _hand_in(aggregator: Aggregator, state: FleetState, collecting: Collecting) 
     if left_out:
         _LOG.warning("cluster %d: the sum matches without clients %s", cluster, ", ".join(map(str, left_out)))
     aggregator.suspicion.learn(cluster, set(total.contributors) - set(left_out), left_out)
-    return kept[0]
+
+
+def open_ranking(aggregator: Aggregator, round_: Round, total: PartedSum) -> None:
+    """Have sensitivities opened, if need be without those who spoil them: the key service makes an order of them."""
+
+    def open_sum(without: int | None) -> None:
+        aggregator.dkms.open(total.total(without=without).close().to_bytes(round_), round_)
+
+    _open_parted(aggregator, total, open_sum)
+
+
+def _open_order(aggregator: Aggregator, after: Round, total: PartedSum, server: Record) -> None:
+    """The cluster's new order; without one the old one stays."""
+    start = time.perf_counter()
+    try:
+        open_ranking(aggregator, after, total)
+    except (Refused, Rejected) as error:
+        server["no_new_order"] = str(error)
+        _LOG.warning("round %d, cluster %d keeps its order: %s", after.number - 1, after.cluster, error)
+    grow(server, {"open_seconds": time.perf_counter() - start})
 
 
 def _opened_before(cluster: int, number: int, attempt: int) -> Closed:
@@ -225,17 +266,20 @@ def _opened_before(cluster: int, number: int, attempt: int) -> Closed:
     return Closed(cluster, number, attempt - 1, b"", None, [server])
 
 
-def _open(aggregator: Aggregator, state: FleetState, closed: Closed) -> None:
-    """Have the sums opened; the model must be, and without a new order the old one stays."""
-    server = closed.records[-1]
+def _open_model(aggregator: Aggregator, state: FleetState, closed: Closed) -> None:
     start = time.perf_counter()
     round_ = aggregator.describe(state, closed.cluster, closed.number, "model", closed.attempt)
     aggregator.dkms.open(closed.model, round_)
+    grow(closed.records[-1], {"open_seconds": time.perf_counter() - start})
+
+
+def _open_again(aggregator: Aggregator, state: FleetState, closed: Closed) -> None:
+    """Hand in what a ServerApp that was ended had closed; without a new order the old one stays."""
+    _open_model(aggregator, state, closed)
     if closed.sensitivity is not None:
         after = aggregator.describe(state, closed.cluster, closed.number + 1, "sensitivity", closed.attempt)
         try:
             aggregator.dkms.open(closed.sensitivity, after)
         except Refused as error:
-            server["no_new_order"] = str(error)
+            closed.records[-1]["no_new_order"] = str(error)
             _LOG.warning("round %d, cluster %d keeps its order: %s", closed.number, closed.cluster, error)
-    grow(server, {"open_seconds": time.perf_counter() - start})

@@ -6,7 +6,6 @@ import logging
 import time
 from collections import Counter
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -15,13 +14,13 @@ from sensecrypt.config import RunConfig
 from sensecrypt.engines.clock import SETUP
 from sensecrypt.engines.flower.checkpoint import FleetState, begin_attempt
 from sensecrypt.engines.flower.exchange import ask
-from sensecrypt.engines.flower.fleetround import LOOK_SECONDS, MAX_ATTEMPTS, Aggregator, wait_for_quorum
+from sensecrypt.engines.flower.fleetround import LOOK_SECONDS, MAX_ATTEMPTS, Aggregator, open_ranking, wait_for_quorum
 from sensecrypt.engines.flower.messages import Assignment, Enrolment, facts_from_bytes
 from sensecrypt.engines.flower.partedsum import PartedSum
 from sensecrypt.engines.flower.roster import Roster
 from sensecrypt.engines.flower.settings import Settings
 from sensecrypt.engines.flower.wire import unpack
-from sensecrypt.engines.notes import grow, require_quorum
+from sensecrypt.engines.notes import grow
 from sensecrypt.engines.outcome import Record
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.policies import get_policy
@@ -142,24 +141,16 @@ def _rank(aggregator: Aggregator, state: FleetState, facts: dict[int, Record]) -
         for cluster, total in totals.items():
             start = time.perf_counter()
             try:
-                left_out = total.open_most(aggregator.rules, partial(_open, aggregator, rounds[cluster], total))
-                aggregator.suspicion.learn(cluster, set(total.contributors) - set(left_out), left_out)
+                open_ranking(aggregator, rounds[cluster], total)
                 left.discard(cluster)
             except (Rejected, Refused, InvalidInput) as error:
                 reason = str(error)
-                aggregator.suspicion.forget(cluster)
                 _LOG.warning("cluster %d has no order yet: %s", cluster, reason)
             took = {"open_seconds": time.perf_counter() - start}
             servers.append({"round": SETUP, "cluster": cluster, "server": True, **took})
         if not left:
             return servers
     raise SenseCryptError(f"no order of the parameters in {MAX_ATTEMPTS} attempts: {reason}; fix it and resume the run")
-
-
-def _open(aggregator: Aggregator, round_: Round, parted: PartedSum, without: int | None) -> None:
-    total = parted.total(without=without)
-    require_quorum(total, round_, aggregator.config.quorum)
-    aggregator.dkms.open(total.close().to_bytes(round_), round_)
 
 
 def dismiss_found(aggregator: Aggregator, state: FleetState) -> bool:
@@ -174,14 +165,10 @@ def dismiss_found(aggregator: Aggregator, state: FleetState) -> bool:
 def _collect(
     aggregator: Aggregator, state: FleetState, rounds: dict[int, Round], attempt: int, facts: dict[int, Record]
 ) -> dict[int, PartedSum]:
-    suspicion, quorum = aggregator.suspicion, aggregator.config.quorum
-    invited = {cluster: suspicion.invited(cluster, each.weights, quorum) for cluster, each in rounds.items()}
-    totals = {
-        cluster: PartedSum(round_, aggregator.public, suspicion.parts(cluster, invited[cluster], round_.weights))
-        for cluster, round_ in rounds.items()
-    }
-    nodes = wait_for_quorum(aggregator, rounds)
-    clients = {nodes[client]: client for each in invited.values() for client in each if client in nodes}
+    asked = {cluster: aggregator.invite(round_) for cluster, round_ in rounds.items()}
+    totals = {cluster: PartedSum(rounds[cluster], aggregator.public, parts) for cluster, (_, parts) in asked.items()}
+    nodes = wait_for_quorum(aggregator, [(rounds[cluster], invited) for cluster, (invited, _) in asked.items()])
+    clients = {nodes[client]: client for invited, _ in asked.values() for client in invited if client in nodes}
     requests = {
         node: {"assignment": Assignment(int(state.labels[client]), 0, attempt, 1.0, None, refresh=False).to_bytes()}
         for node, client in clients.items()
@@ -191,6 +178,8 @@ def _collect(
         try:
             parts = unpack(reply.content, needed={"sensitivity", "facts"})
             told = facts_from_bytes(parts["facts"], "rank")
+            if client not in aggregator.dkms.receipts(rounds[int(state.labels[client])]):
+                raise Rejected("sensitivities for which the key service has no receipt")
             totals[int(state.labels[client])].add(parts["sensitivity"], sender=client)
             grow(facts.setdefault(client, {}), told)
         except Rejected as error:

@@ -10,13 +10,15 @@ from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
 
+MISMATCH = "receipts-mismatch"
+
 
 class PartedSum:
     """One running sum a part; each member is in one."""
 
     def __init__(self, round_: Round, public: EncryptionKey, parts: Sequence[Collection[int]]) -> None:
         """Empty sums; `parts` are the members of each."""
-        self._round, self._public = round_, public
+        self.round, self._public = round_, public
         self._sums = [RoundSum(round_, public) for _ in parts]
         self._part = {client: part for part, clients in enumerate(parts) for client in clients}
 
@@ -33,7 +35,7 @@ class PartedSum:
 
     def total(self, *, without: int | None = None) -> RoundSum:
         """All parts, or all but one, as one sum."""
-        total = RoundSum(self._round, self._public)
+        total = RoundSum(self.round, self._public)
         for part, each in enumerate(self._sums):
             if part != without:
                 total.absorb(each)
@@ -49,32 +51,18 @@ class PartedSum:
         Returns:
             Who had to be left out.
         """
-        try:
-            open_sum(None)
-            return ()
-        except Refused as error:
-            if error.code != MISMATCH:
-                raise
-            mismatch = error
-        for part, each in enumerate(self._sums):
-            rest = [client for client in self.contributors if client not in each.contributors]
-            if not each.contributors or not _may_be_opened(rules, self._round, rest):
+        rules.check(self.round.weights, self.contributors)
+        mismatch: Refused | None = None
+        for part in (None, *range(len(self._sums))):
+            left_out = () if part is None else self._sums[part].contributors
+            rest = [client for client in self.contributors if client not in left_out]
+            if part is not None and not (left_out and rules.allow(self.round.weights, rest)):
                 continue
             try:
                 open_sum(part)
-                return each.contributors
+                return left_out
             except Refused as error:
                 if error.code != MISMATCH:
                     raise
-        raise mismatch
-
-
-MISMATCH = "receipts-mismatch"
-
-
-def _may_be_opened(rules: SumRules, round_: Round, clients: Collection[int]) -> bool:
-    try:
-        rules.check(round_.weights, clients)
-    except Rejected:
-        return False
-    return True
+                mismatch = mismatch or error
+        raise mismatch or Rejected("nothing to open")

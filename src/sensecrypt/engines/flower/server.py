@@ -86,6 +86,7 @@ def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder
     start = time.perf_counter()
     told = dkms.run(settings.run)
     names, rules = told["names"], SumRules(**{each.name: told[each.name] for each in fields(SumRules)})
+    rules = replace(rules, quorum=max(rules.quorum, settings.config.quorum))
     if sorted(map(int, names)) != list(range(settings.config.clients)):
         problem = f"is {settings.config.clients}, the key service knows {len(names)} members of run {settings.run}"
         raise InvalidInput("clients", problem, "register the run with as many, numbered from 0")

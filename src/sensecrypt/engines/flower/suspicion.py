@@ -7,6 +7,8 @@ one of them. A suspect that spoils a sum all by itself is found, and not asked a
 
 Every sum that fails answers a question about ciphertexts, so the key service allows few. One client is found at the
 price of two failures and half of one for each halving, about four among twenty. Two in different parts spoil all sums.
+And what is found is evidence, not proof: a member that sends values near the limit of a slot, and signs for them, makes
+sums fail with others in it that match without these.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Mapping
 
+from sensecrypt.protocol.sumrules import SumRules
+
 PARTS = 3
+_TRIES = 50
 _draw = random.SystemRandom()  # whoever could foresee the parts could see to it that two culprits are in different ones
 
 
@@ -26,25 +31,32 @@ class Suspicion:
         self._suspects: dict[int, set[int]] = {}
         self.found: set[int] = set()
 
-    def invited(self, cluster: int, weights: Mapping[int, float], quorum: float) -> set[int]:
-        """The members to ask: all but half of the suspects, as long as the others are a quorum without them."""
+    def invited(
+        self, cluster: int, weights: Mapping[int, float], *, present: Collection[int], quorum: float
+    ) -> set[int]:
+        """The members to ask: all but half of the suspects, if those who are present are a quorum without them."""
         suspects = sorted(self._suspects.get(cluster, ()) & weights.keys())
         resting = set(_draw.sample(suspects, len(suspects) // 2))
-        if sum(weight for client, weight in weights.items() if client not in resting) < quorum:
+        if sum(weights[client] for client in weights.keys() & present if client not in resting) < quorum:
             resting = set()
         return weights.keys() - resting - self.found
 
-    def parts(self, cluster: int, invited: Collection[int], weights: Mapping[int, float]) -> list[set[int]]:
-        """The suspects and all others; if nobody is suspected, three parts of about the same weight."""
-        suspects = self._suspects.get(cluster, set()) & set(invited)
+    def parts(
+        self, cluster: int, invited: Collection[int], weights: Mapping[int, float], rules: SumRules
+    ) -> list[set[int]]:
+        """The suspects and all others; if nobody is suspected, three parts, any of which can be left out.
+
+        Where the `rules` for sums do not allow that, in small clusters or with a high quorum, four, or one a client.
+        """
+        suspects, clients = self._suspects.get(cluster, set()) & set(invited), sorted(invited)
         if suspects:
             return [suspects, set(invited) - suspects]
-        parts: list[set[int]] = [set() for _ in range(PARTS)]
-        clients = sorted(invited)
-        _draw.shuffle(clients)
-        for client in sorted(clients, key=lambda each: -weights[each]):
-            min(parts, key=lambda part: sum(weights[each] for each in part)).add(client)
-        return parts
+        for many in [PARTS] * _TRIES + [PARTS + 1] * _TRIES:
+            _draw.shuffle(clients)
+            parts = [set(clients[part::many]) for part in range(many)]
+            if all(rules.allow(weights, set(invited) - part) for part in parts):
+                return parts
+        return [{client} for client in clients]
 
     def learn(self, cluster: int, opened: Iterable[int], left_out: Iterable[int]) -> None:
         """A sum of `opened` matched; with those `left_out` in it, it did not."""

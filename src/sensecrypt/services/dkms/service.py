@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import threading
 import time
@@ -309,8 +310,9 @@ class KeyService:
 
 
 def _wait_for_tick(start: float) -> None:
-    """Sums that fail are told so at whole ticks after they came: how long it took would tell what they decrypt to."""
-    time.sleep((start - time.perf_counter()) % _TICK)
+    """Sums that fail are told so 1, 2, 4, 8 … ticks after they came: the time would tell what they decrypt to."""
+    elapsed = time.perf_counter() - start
+    time.sleep(_TICK * 2 ** max(0, math.ceil(math.log2(elapsed / _TICK))) - elapsed)
 
 
 def _checked(read: Callable[[bytes], T], data: bytes) -> T:

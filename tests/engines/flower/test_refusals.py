@@ -13,6 +13,7 @@ from sensecrypt.engines.flower.wire import Parts, pack, unpack
 from sensecrypt.engines.problem import configured_share
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import SenseCryptError
+from sensecrypt.protocol.envelope import seal, unseal_any
 from sensecrypt.protocol.messages import Receipt
 from sensecrypt.services.dkms.client import DkmsClient
 
@@ -147,6 +148,31 @@ def test_who_spoils_every_sum_is_found_and_dismissed(altered, caplog):
     assert rounds[-1] == {0, 1, 2}
     [refusal] = [record for record in RunFolder(played.state).records() if "refused" in record]
     assert refusal["node"] == 103
+
+
+def test_who_spoils_rankings_too_does_not_keep_the_others_from_an_order(fleet):
+    played = fleet(rounds=4, order_refresh=1, clients=5, min_contributors=3, rest="plain")
+    honest = played.app
+
+    def app(message: Message, context) -> Message:
+        reply = honest(message, context)
+        if not message.metadata.message_type.startswith("train") or context.node_id != 103:
+            return reply
+        parts = unpack(reply.content, needed=set(), allowed=ALL)
+        swapped = {key: _other_ciphertexts(parts[key]) for key in ("upload", "sensitivity") if key in parts}
+        return Message(pack({**parts, **swapped}), reply_to=message)
+
+    played.app = app
+    outcome = played.play()
+    assert outcome.labels == [0, 0, 0, -1, 0]
+    assert not any("no_new_order" in record for record in RunFolder(played.state).records())
+
+
+def _other_ciphertexts(message: bytes) -> bytes:
+    """The same upload with its first two blocks exchanged: well formed, and wrong."""
+    header, tensors = unseal_any(message, "upload")
+    tensors["ciphertexts"][[0, 1]] = tensors["ciphertexts"][[1, 0]]
+    return seal("upload", header, tensors)
 
 
 def test_a_sum_that_nobody_explains_ends_the_run(fleet):

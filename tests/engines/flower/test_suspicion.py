@@ -154,8 +154,11 @@ class TestPartedSum:
             if part != 1:
                 raise Refused(MISMATCH, "no", "look")
 
-        assert self.parted().open_most(self.RULES, only_without_the_second) == (2,)
+        parted = self.parted()
+        assert parted.of_part(parted.open_most(self.RULES, only_without_the_second)) == (2,)
         assert asked == [None, 0, 1]
+        assert parted.open_most(self.RULES, only_without_the_second, first=1) == 1
+        assert asked[3:] == [1]
 
     def test_what_the_key_server_would_refuse_is_not_handed_in(self):
         asked = []

@@ -220,43 +220,47 @@ def _hand_in(aggregator: Aggregator, state: FleetState, collecting: Collecting) 
             raise
         kept.append(closed)
 
-    _open_parted(aggregator, collecting.total, open_sum)
+    spoilt = _open_parted(aggregator, collecting.total, open_sum)
     [closed] = kept
-    if collecting.after is not None and collecting.sensitivities is not None:
-        _open_order(aggregator, collecting.after, collecting.sensitivities, closed.records[-1])
+    if collecting.sensitivities is not None:
+        _open_order(aggregator, collecting.sensitivities, closed.records[-1], spoilt=spoilt)
     return closed
 
 
-def _open_parted(aggregator: Aggregator, total: PartedSum, open_sum: Callable[[int | None], None]) -> None:
-    """Have a sum opened, if need be without a part of it, and remember who that was."""
+def _open_parted(
+    aggregator: Aggregator, total: PartedSum, open_sum: Callable[[int | None], None], *, first: int | None = None
+) -> int | None:
+    """Have a sum opened, if need be without a part of it, which is suspected then and returned."""
     cluster = total.round.cluster
     try:
-        left_out = total.open_most(aggregator.rules, open_sum)
+        part = total.open_most(aggregator.rules, open_sum, first=first)
     except Refused:
         aggregator.suspicion.forget(cluster)
         raise
+    left_out = total.of_part(part)
     if left_out:
         _LOG.warning("cluster %d: the sum matches without clients %s", cluster, ", ".join(map(str, left_out)))
     aggregator.suspicion.learn(cluster, set(total.contributors) - set(left_out), left_out)
+    return part
 
 
-def open_ranking(aggregator: Aggregator, round_: Round, total: PartedSum) -> None:
+def open_ranking(aggregator: Aggregator, total: PartedSum, *, spoilt: int | None = None) -> None:
     """Have sensitivities opened, if need be without those who spoil them: the key service makes an order of them."""
 
     def open_sum(without: int | None) -> None:
-        aggregator.dkms.open(total.total(without=without).close().to_bytes(round_), round_)
+        aggregator.dkms.open(total.total(without=without).close().to_bytes(total.round), total.round)
 
-    _open_parted(aggregator, total, open_sum)
+    _open_parted(aggregator, total, open_sum, first=spoilt)
 
 
-def _open_order(aggregator: Aggregator, after: Round, total: PartedSum, server: Record) -> None:
-    """The cluster's new order; without one the old one stays."""
+def _open_order(aggregator: Aggregator, total: PartedSum, server: Record, *, spoilt: int | None) -> None:
+    """The cluster's new order, without those who spoilt its model; without one the old one stays."""
     start = time.perf_counter()
     try:
-        open_ranking(aggregator, after, total)
+        open_ranking(aggregator, total, spoilt=spoilt)
     except (Refused, Rejected) as error:
         server["no_new_order"] = str(error)
-        _LOG.warning("round %d, cluster %d keeps its order: %s", after.number - 1, after.cluster, error)
+        _LOG.warning("round %d, cluster %d keeps its order: %s", total.round.number - 1, total.round.cluster, error)
     grow(server, {"open_seconds": time.perf_counter() - start})
 
 

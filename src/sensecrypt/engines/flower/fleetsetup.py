@@ -141,7 +141,7 @@ def _rank(aggregator: Aggregator, state: FleetState, facts: dict[int, Record]) -
         for cluster, total in totals.items():
             start = time.perf_counter()
             try:
-                open_ranking(aggregator, rounds[cluster], total)
+                open_ranking(aggregator, total)
                 left.discard(cluster)
             except (Rejected, Refused, InvalidInput) as error:
                 reason = str(error)

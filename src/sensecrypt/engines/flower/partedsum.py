@@ -41,26 +41,34 @@ class PartedSum:
                 total.absorb(each)
         return total
 
-    def open_most(self, rules: SumRules, open_sum: Callable[[int | None], None]) -> tuple[int, ...]:
+    def of_part(self, part: int | None) -> tuple[int, ...]:
+        """Whose uploads are in a part; of None, nobody's."""
+        return () if part is None else self._sums[part].contributors
+
+    def open_most(
+        self, rules: SumRules, open_sum: Callable[[int | None], None], *, first: int | None = None
+    ) -> int | None:
         """Have the sum opened; if it does not match its receipts, without one part, and else without another.
 
         Args:
             rules: of the key server; what it would refuse unseen is not handed in.
             open_sum: has `total(without=…)` opened; raises `Refused` if it is not.
+            first: the part to leave out before all others; None: at first nobody is left out.
 
         Returns:
-            Who had to be left out.
+            The part that had to be left out.
         """
         rules.check(self.round.weights, self.contributors)
         mismatch: Refused | None = None
-        for part in (None, *range(len(self._sums))):
-            left_out = () if part is None else self._sums[part].contributors
+        choices: list[int | None] = [first, *(part for part in range(len(self._sums)) if part != first)]
+        for part in choices:
+            left_out = self.of_part(part)
             rest = [client for client in self.contributors if client not in left_out]
             if part is not None and not (left_out and rules.allow(self.round.weights, rest)):
                 continue
             try:
                 open_sum(part)
-                return left_out
+                return part
             except Refused as error:
                 if error.code != MISMATCH:
                     raise

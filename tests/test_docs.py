@@ -73,7 +73,7 @@ def test_what_is_quick_in_the_tour_runs(tmp_path):
     quick = [
         command for command in TOUR if re.match(r"sensecrypt (keys|pki|dkms init|dkms audit|reproduce --list)", command)
     ]
-    assert len(quick) == 7
+    assert len(quick) == 8
     for command in quick:
         shell(command, tmp_path)
 

@@ -82,3 +82,24 @@ def test_an_interrupted_run_says_how_to_continue(tmp_path):
     assert process.returncode == 1
     assert f"continue with: sensecrypt run --out {out} --resume" in told
     assert "Traceback" not in told
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path):
+    (tmp_path / "ca.key").write_text("precious")
+    result = CliRunner().invoke(main, ["run", "--out", str(tmp_path), *SMALL])
+    assert (result.exit_code, "holds other things" in result.stderr) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["ca.key"]
+
+
+def test_a_profile_without_security_says_so(tmp_path):
+    result = CliRunner().invoke(main, ["run", "--out", str(tmp_path / "run"), "--no-report", *SMALL])
+    assert "this encryption gives no security" in result.stderr
+    assert "encrypted" in result.stdout
+
+
+def test_the_same_run_is_the_same_files(tmp_path):
+    """Also the headers: whoever compares hashes of files is told the truth."""
+    for name in ("one", "other"):
+        sensecrypt("run", "--out", str(tmp_path / name), "--no-report", *SMALL)
+    models = [(tmp_path / name / "model-0.safetensors").read_bytes() for name in ("one", "other")]
+    assert models[0] == models[1]

@@ -10,6 +10,7 @@ from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput
 from sensecrypt.protocol.envelope import seal
 from sensecrypt.report.folder import read_folder, stamp
+from sensecrypt.report.runpage import run_page
 
 
 def test_a_run_that_is_over(played):
@@ -135,3 +136,19 @@ def test_the_stamp_changes_with_what_is_written(run):
         file.write("half a li")
     assert stamp(run) != before
     assert stamp(run / "none") == ()
+
+
+def test_who_took_no_part_in_a_fleet_s_run_is_told_and_not_on_the_map(fleet):
+    told = json.loads((fleet / "outcome.json").read_text())
+    told["clusters"][3] = -1
+    (fleet / "outcome.json").write_text(json.dumps(told))
+    lines = [json.loads(line) for line in (fleet / "records.jsonl").read_text().splitlines()]
+    lines = [line for line in lines if 3 not in (line.get("client"), line.get("evaluated"))]
+    lines += [{"round": 1, "node": 7, "refused": "no certificate"}] * 2
+    (fleet / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    seen = read_folder(fleet)
+    assert seen.absences[0] == "client 3 took no part in the run, or not to its end"
+    assert seen.absences.count("a node was refused: no certificate") == 1
+    page = run_page(seen)
+    assert any("Client 3 took no part" in sentence for sentence in page.findings)
+    assert {row[1] for row in page.tables["map"].rows} == {0, 1}

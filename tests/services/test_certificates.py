@@ -81,7 +81,7 @@ def test_nothing_is_overwritten_and_nonsense_is_refused(pki, tmp_path):
         (lambda: create_authority(pki), "exists already"),
         (lambda: issue(pki, role="client", name="../x"), "other characters"),
         (lambda: issue(pki, role="client", name="x", hosts=["localhost"]), "for a server"),
-        (lambda: issue(pki, role="server", name="x"), "for a server"),
+        (lambda: issue(pki, role="server", name="x"), "--host: is missing"),
         (lambda: issue(tmp_path, role="client", name="x"), "no certificate authority"),
     ):
         with pytest.raises(CertificateError, match=problem):

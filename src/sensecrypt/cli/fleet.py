@@ -124,6 +124,8 @@ def run(
 
 def _follow(config: RunConfig, submitted: Submitted, as_json: bool) -> None:
     from sensecrypt.cli.run import progress, show
+    from sensecrypt.engines.flower.outcome import absences
+    from sensecrypt.engines.runfolder import RunFolder
 
     try:
         with progress(config) as on_round:
@@ -136,6 +138,8 @@ def _follow(config: RunConfig, submitted: Submitted, as_json: bool) -> None:
         click.echo(json.dumps(outcome.summary()))
     else:
         show(config, outcome, submitted.folder)
+    for line in absences(RunFolder(submitted.folder), outcome.labels):
+        click.echo(line, err=True)
     report_at_end(submitted.folder, quiet=as_json)
 
 

@@ -19,6 +19,7 @@ from rich.table import Table
 from sensecrypt.cli.report import report_at_end
 from sensecrypt.config import PRESETS, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
+from sensecrypt.profiles import get_profile
 
 if TYPE_CHECKING:
     from sensecrypt.engines.local import OnRound
@@ -51,6 +52,8 @@ def run(
     from sensecrypt.engines.runfolder import RunFolder
 
     folder = RunFolder(out or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S"))
+    if not resume and not folder.exists() and folder.path.is_dir() and any(folder.path.iterdir()):
+        raise InvalidInput("--out", f"{folder.path} holds other things", "choose a new folder, or an empty one")
     if resume:
         if out is None or config_file is not None or changes or preset is not None:
             raise InvalidInput("--resume", "continues a run as it was configured", "give it --out and nothing else")
@@ -59,6 +62,8 @@ def run(
         config = read_config(config_file, parse_settings(changes, preset))
     if config.messages == "keep":
         click.echo("messages=keep: the folder will hold every client's weights and the secret order", err=True)
+    if get_profile(config.profile).security_bits == 0:
+        click.echo(f"profile={config.profile}: this encryption gives no security; it is for tests", err=True)
     from sensecrypt.engines.local import run_local  # loads PyTorch: only once the settings are known to be good
 
     try:
@@ -111,9 +116,9 @@ def show(config: RunConfig, result: Outcome, folder: Path) -> None:
     console, summary = Console(width=max(100, Console().width)), result.summary()
     last = max((record["round"] for record in result.records), default=-1)
     protected = "" if config.crypto == "real" else "; calibrated: NOTHING was really encrypted"
-    title = f"{config.dataset}, {config.policy}, after {last + 1} rounds{protected}"
+    title = f"{config.dataset}, {config.policy}, after {_count(last + 1, 'round')}{protected}"
     table = Table(title=title, title_justify="left")
-    for column in ("client", "cluster", "accuracy", "budget", "hidden", "coverage", "train", "encrypt", "kB up"):
+    for column in ("client", "cluster", "accuracy", "budget", "encrypted", "coverage", "train", "encrypt", "kB up"):
         table.add_column(column, justify="right")
     for record in (record for record in result.records if record["round"] == last):
         row = [str(record["client"]), str(record["cluster"]), _percent(record["accuracy"])]
@@ -124,13 +129,18 @@ def show(config: RunConfig, result: Outcome, folder: Path) -> None:
         row += [f"{1e3 * record[f'{step}_seconds']:.0f} ms" for step in ("train", "encrypt")]
         table.add_row(*row, f"{record['bytes_up'] / 1e3:.0f}")
     console.print(table)
+    clusters = f"{_count(len(result.model_sha256), 'cluster')} ({result.why_clusters})"
     console.print(
-        f"{len(result.model_sha256)} clusters ({result.why_clusters}); mean accuracy {_percent(summary['accuracy'])}, "
+        f"{clusters}; mean accuracy {_percent(summary['accuracy'])}, "
         f"{summary['encrypted_share']:.0%} encrypted, {summary['bytes_up'] / 1e6:.1f} MB up, "
         f"{summary['bytes_down'] / 1e6:.1f} MB down, {summary['device_seconds']:.3g} s on the devices, "
         f"{summary['wall_seconds']:.1f} s here; in {folder}",
         soft_wrap=True,
     )
+
+
+def _count(many: int, what: str) -> str:
+    return f"{many} {what}{'' if many == 1 else 's'}"
 
 
 def _percent(accuracy: float | None) -> str:

@@ -31,7 +31,7 @@ def seal(kind: str, header: Mapping[str, str | int], tensors: Tensors) -> bytes:
         "kind": kind,
         **{name: str(value) for name, value in header.items()},
     }
-    return save({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, metadata=fields)
+    return _sorted_header(save({name: np.ascontiguousarray(each) for name, each in tensors.items()}, metadata=fields))
 
 
 def unseal(
@@ -70,6 +70,14 @@ def unseal_any(data: bytes, kind: str) -> tuple[dict[str, str], dict[str, npt.ND
         return fields, load(data)
     except (ValueError, KeyError, TypeError, OverflowError, SafetensorError):  # KeyError: a dtype that NumPy lacks
         raise Rejected(f"damaged {kind} message") from None
+
+
+def _sorted_header(data: bytes) -> bytes:
+    """The same message, its header in order: safetensors writes metadata in any, and equal content is equal bytes."""
+    length = int.from_bytes(data[:8], "little")
+    header = json.dumps(json.loads(data[8 : 8 + length]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # tensors stay aligned
+    return len(header).to_bytes(8, "little") + header + data[8 + length :]
 
 
 def _metadata(data: bytes) -> dict[str, str]:

@@ -16,7 +16,7 @@ from sensecrypt.config import RunConfig
 from sensecrypt.engines.clock import SETUP
 from sensecrypt.engines.flatmap import FILE as MAP
 from sensecrypt.engines.flatmap import flat_map
-from sensecrypt.engines.flower.outcome import merge_accuracies
+from sensecrypt.engines.flower.outcome import absences, merge_accuracies
 from sensecrypt.engines.outcome import Outcome, Record
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput
@@ -38,6 +38,7 @@ class Seen:
         state: of the run, as far as the folder tells.
         failure: why it failed.
         fleet: whether the aggregator of a fleet wrote it.
+        absences: who took no part in a fleet's run, and why nodes were refused.
         places: each client's place on the map of clusters, where it is known.
         attacks: rows of attacks, by the name of the file that holds them.
     """
@@ -47,6 +48,7 @@ class Seen:
     state: State
     failure: str
     fleet: bool
+    absences: list[str]
     places: Places
     attacks: dict[str, list[Record]]
 
@@ -82,7 +84,8 @@ def read_folder(path: Path) -> Seen:
     failure = str(told.get("error", ""))
     over = bool(told) or (path / f"model-{max(labels, default=0)}.safetensors").exists()
     state: State = "failed" if failure else "over" if over else "going on"
-    return Seen(path, outcome, state, failure, fleet, _places(path, rows), _attacks(path))
+    absent = absences(RunFolder(path), told.get("clusters", labels)) if fleet and state != "going on" else []
+    return Seen(path, outcome, state, failure, fleet, absent, _places(path, rows), _attacks(path))
 
 
 def stamp(path: Path) -> tuple[tuple[str, int, int], ...]:

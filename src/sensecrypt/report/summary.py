@@ -42,6 +42,7 @@ def findings(seen: Seen, times: Sequence[RoundTime]) -> list[str]:
     sentences = [_held_up(outcome, times), _encrypted(outcome), *_exposed(outcome)]
     if outcome.why_clusters:
         sentences.append(f"Grouping: {outcome.why_clusters}.")
+    sentences += [f"{line[0].upper()}{line[1:]}." for line in seen.absences]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -103,7 +104,7 @@ def _encrypted(outcome: Outcome) -> str:
     shares = _shares(outcome)
     low, high = min(shares, key=lambda each: shares[each]), max(shares, key=lambda each: shares[each])
     if shares[low] == shares[high]:
-        return f"Every client encrypted {percent(shares[low])} of its parameters."
+        return f"Every client that played encrypted {percent(shares[low])} of its parameters."
     return (
         f"Client {high} encrypted most, {percent(shares[high])} of its parameters, client {low} least, "
         f"{percent(shares[low])}."

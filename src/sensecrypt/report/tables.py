@@ -129,7 +129,9 @@ def map_table(seen: Seen) -> Table:
         Field("y", "second component"),
     )
     labels = seen.outcome.labels
-    places = sorted((client, place) for client, place in seen.places.items() if client < len(labels))
+    places = sorted(
+        (client, place) for client, place in seen.places.items() if client < len(labels) and labels[client] >= 0
+    )
     return Table("The clients' places on the map", fields, [[client, labels[client], *at] for client, at in places])
 
 

@@ -61,8 +61,11 @@ def issue(folder: Path, *, role: str, name: str, hosts: Sequence[str] = (), days
         raise CertificateError("role", f"is {role!r}", f"choose one of {', '.join(ROLES)}")
     if not _NAME.fullmatch(name):
         raise CertificateError("name", "has other characters", "use up to 63 letters, digits, dots and dashes")
-    if (role == "server") != bool(hosts):
-        raise CertificateError("hosts", "are for a server, and a server needs them", "pass --host for role server only")
+    if role == "server" and not hosts:
+        fix = "pass the names and addresses that it is reached by, such as --host localhost"
+        raise CertificateError("--host", "is missing: clients check whom they reach", fix)
+    if role != "server" and hosts:
+        raise CertificateError("--host", f"is for a server, not for role {role}", "leave it out")
     authority, authority_key = _read_authority(folder)
     key = ec.generate_private_key(ec.SECP256R1())
     unit, common = (NameOID.ORGANIZATIONAL_UNIT_NAME, role), (NameOID.COMMON_NAME, name)

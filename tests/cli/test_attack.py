@@ -141,7 +141,7 @@ class TestRun:
     def test_no_run(self, tmp_path):
         result = run("--run", str(tmp_path))
         assert result.exit_code == 2
-        assert "holds no run" in result.output
+        assert "holds no run; check the path, or start a run there first" in result.output
 
 
 @pytest.mark.parametrize(

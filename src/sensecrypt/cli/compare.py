@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sensecrypt.cli.report import report_at_end
-from sensecrypt.cli.run import parse_settings
+from sensecrypt.cli.run import choose_dataset, parse_settings
 from sensecrypt.compare.contestants import parse_contestants
 from sensecrypt.compare.scenarios import SCENARIOS, scenario_settings
 from sensecrypt.config import PRESETS
@@ -31,7 +31,7 @@ DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,s
     help="Who takes part: policy[@preset][+key=value]..., separated by commas. `full` is the paper's Baseline.",
 )
 @click.option("--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True, help="Without an @.")
-@click.option("--dataset", default="digits", show_default=True, help="As in `sensecrypt run`.")
+@click.option("--dataset", help="As in `sensecrypt run`.  [default: digits]")
 @click.option("--rounds", type=int, help="[default: the scenario's]")
 @click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting of all; may be repeated."
@@ -57,7 +57,7 @@ def compare(
     scenario: str,
     policies: str,
     preset: str,
-    dataset: str,
+    dataset: str | None,
     rounds: int | None,
     changes: tuple[str, ...],
     crypto: str,
@@ -77,7 +77,7 @@ def compare(
         raise InvalidInput("--resume", "continues a comparison", "give it --out, the comparison's folder")
     contestants = parse_contestants(policies, preset)
     explicit = parse_settings(changes, None) | ({} if rounds is None else {"rounds": rounds})
-    settings = scenario_settings(scenario, dataset, explicit)
+    settings = scenario_settings(scenario, choose_dataset(dataset, explicit), explicit)
     folder = out or Path("runs") / datetime.now().strftime("compare-%Y-%m-%d-%H%M%S")
     from sensecrypt.compare.comparison import compare as play  # loads PyTorch: only once the settings are good
     from sensecrypt.compare.comparison import has_begun

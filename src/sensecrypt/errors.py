@@ -122,6 +122,11 @@ class Unreachable(SenseCryptError):
 class AuditFailed(SenseCryptError):
     """An audit log that was altered, shortened or does not belong to its database."""
 
+    def __init__(self, log: str, problem: str, fix: str) -> None:
+        """Say which log, what is wrong with it, and what to do."""
+        super().__init__(f"{log}: {problem}; {fix}")
+        self.log, self.problem, self.fix = log, problem, fix
+
 
 class MissingExtra(SenseCryptError):
     """A feature whose optional packages are not installed."""

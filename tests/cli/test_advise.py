@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from click.testing import CliRunner
 
 from sensecrypt.cli import main
+from sensecrypt.cli.run import choose_dataset
 
 
 def test_costs_and_verdicts_for_a_fleet():
@@ -26,6 +28,21 @@ def test_costs_and_verdicts_for_a_fleet():
     assert not any(learns["everything"].values())
     assert not any(learns["default"].values())
     assert not any(learns["nothing but pads"].values())
+
+
+def test_two_data_sets_are_one_too_many():
+    for command in ("advise", "compare"):
+        result = CliRunner().invoke(main, [command, "--set", "dataset=mnist", "--dataset", "digits"])
+        told = "Error: --dataset: is digits, and --set dataset is mnist; give one of them\n"
+        assert (result.exit_code, result.output) == (2, told)
+
+
+@pytest.mark.parametrize(
+    ("option", "told", "chosen"),
+    [(None, None, "digits"), ("mnist", None, "mnist"), (None, "mnist", "mnist"), ("mnist", "mnist", "mnist")],
+)
+def test_the_data_set_may_be_given_either_way(option, told, chosen):
+    assert choose_dataset(option, {} if told is None else {"dataset": told}) == chosen
 
 
 def test_a_mistake_is_told_in_one_line():

@@ -66,6 +66,15 @@ class TestSynthetic:
         plain = [row for row in rows if row["policy"] == "plaintext" and row["adversary"] == "zero-fill"]
         assert all(row["lnacc"] > 0.8 for row in plain)
 
+    def test_the_table_says_what_it_is_of_and_what_its_figures_mean(self):
+        output = run(*QUICK, "--seeds", "2", "--seed", "3", "--attacks", "zero-fill", "--policy", "full").output
+        title = output.splitlines()[0].strip()
+        assert title == "digits, digits-mlp, untrained; batch 12, local steps 1, seeds 3 to 4"
+        for figure in ("leacc", "lnacc", "irec", "distance", "top1"):
+            assert f"\n{figure}: " in output
+        assert "psnr" not in output
+        assert "no better has learnt nothing" in output
+
     def test_images_and_pictures(self, tmp_path):
         picture = tmp_path / "recovered.png"
         found = rows_of(
@@ -133,6 +142,12 @@ class TestRun:
         kept = folder / "attack-round-0-client-3-aggregator.json"  # for the run's report
         assert json.loads(kept.read_text())["rows"] == rows
 
+    def test_the_table_of_a_run(self, folder):
+        output = run("--run", str(folder), "--client", "3").output
+        assert output.startswith("digits, digits-mlp; client 3 of ")
+        assert "in round 0, seen as aggregator" in " ".join(output.split())
+        assert "\nirec: share of the client's samples" in output
+
     def test_a_round_that_was_not_played(self, folder):
         result = run("--run", str(folder), "--round", "7")
         assert result.exit_code == 2
@@ -141,7 +156,7 @@ class TestRun:
     def test_no_run(self, tmp_path):
         result = run("--run", str(tmp_path))
         assert result.exit_code == 2
-        assert "holds no run" in result.output
+        assert "holds no run; check the path, or start a run there first" in result.output
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,6 +42,25 @@ def test_a_key_from_the_environment_and_from_a_file(tmp_path):
     assert generate(tmp_path / "b.json", "--passphrase-file", str(tmp_path / "phrase")).exit_code == 0
     assert read_secret(tmp_path / "a.json", PASSPHRASE)
     assert read_secret(tmp_path / "b.json", f"{PASSPHRASE} too")
+
+
+@pytest.mark.parametrize(
+    "command", [["keys", "generate", "--out", "k.json"], ["dkms", "init", "--folder", "service"]], ids=" ".join
+)
+def test_without_a_terminal_nobody_is_asked(tmp_path, command):
+    environment = {key: value for key, value in os.environ.items() if key != "SENSECRYPT_PASSPHRASE"}
+    done = subprocess.run(
+        [sys.executable, "-m", "sensecrypt", *command],
+        capture_output=True,
+        text=True,
+        input=f"{PASSPHRASE}\n{PASSPHRASE}\n",
+        env=environment,
+        cwd=tmp_path,
+        start_new_session=True,  # without this terminal
+    )
+    told = "passphrase: there is no terminal to ask for it; use --passphrase-file or $SENSECRYPT_PASSPHRASE"
+    assert (done.returncode, done.stderr.splitlines()) == (2, [f"Error: {told}"])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_show_and_public_need_no_passphrase(tmp_path):

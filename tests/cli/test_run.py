@@ -62,6 +62,20 @@ def test_mistakes_are_one_line_exit_2_and_nothing_half_written(tmp_path, monkeyp
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("clients=2", "partition: is 'categories:4': the number of categories is 4, there are 2 clients"),
+        ("partition=foo", "partition: is 'foo'; pass one like 'iid'"),
+        ("dataset=mnits", "dataset: there is no data set 'mnits'; did you mean 'mnist'?"),
+        ("model=lenet", "model: there is no model 'lenet'; did you mean 'lenet5'?"),
+    ],
+)
+def test_mistakes_are_told_by_the_names_of_settings(tmp_path, monkeypatch, change, told):
+    monkeypatch.chdir(tmp_path)
+    assert f"Error: {told}" in CliRunner().invoke(main, ["run", "--set", change]).output
+
+
 def test_a_missing_data_file_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SENSECRYPT_DATA", str(tmp_path))

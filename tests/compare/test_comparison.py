@@ -204,6 +204,7 @@ class TestContestants:
             (["--set", "nonsense"], "KEY=VALUE"),
             (["--set", "policy=full"], "--policies"),
             (["--set", "crypto=real"], "--crypto"),
+            (["--resume"], "holds no comparison; check the path, or start one without --resume"),
         ],
         ids=str,
     )

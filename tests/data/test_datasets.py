@@ -86,7 +86,7 @@ def test_more_images_than_labels(tmp_path):
 def test_an_unknown_name_gets_the_nearest(name, hint):
     with pytest.raises(InvalidInput) as error:
         load_dataset(name)
-    assert error.value.argument == "name"
+    assert error.value.argument == "dataset"
     assert hint in error.value.fix
 
 

@@ -137,7 +137,20 @@ def test_mean_emd_is_the_mean_over_pairs(rows):
 def test_a_spec_that_is_none_gets_examples(spec):
     with pytest.raises(InvalidInput, match="categories:4") as error:
         make_partition(spec, TEN, 4, rng=rng())
-    assert error.value.argument == "spec"
+    assert error.value.argument == "partition"
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("categories:4", "is 'categories:4': the number of categories is 4, there are 2 clients; pass at most 2"),
+        ("classes:11", "is 'classes:11': the number of classes is 11; pass at least 1 and at most 10"),
+        ("dirichlet:0", "is 'dirichlet:0': the concentration is 0; pass a number in"),
+    ],
+)
+def test_a_word_that_does_not_fit_is_named_as_the_setting(word, told):
+    with pytest.raises(InvalidInput, match=f"^partition: {told}"):
+        make_partition(word, TEN, 2, rng=rng())
 
 
 @pytest.mark.parametrize(

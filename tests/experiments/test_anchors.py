@@ -40,6 +40,13 @@ def test_the_same_run_to_the_last_digit_or_near_or_within_the_spread(rows, outco
     assert judge(rows)[0].outcome == outcome
 
 
+@pytest.mark.parametrize(("lnacc", "outcome"), [(0.98, "reproduced"), (0.95, "not reproduced")])
+def test_a_network_alone_has_no_spread(lnacc, outcome):
+    [verdict] = judge(rows_at(1.0, lnacc)[:1])
+    assert verdict.outcome == outcome
+    assert verdict.measured == f"one network of our own: LeAcc 1.000, LnAcc {lnacc:.3f}"
+
+
 def test_the_same_rows_give_the_same_picture():
     rows = [
         row

@@ -110,7 +110,7 @@ def test_run_needs_a_fleet_that_is_up_and_settings_that_fit(own, tmp_path):
             ([file], "clients: is 7, and the fleet has 2"),
             (["--set", "partition=iid"], "min_contributors: is 3, the fleet has 2 clients; choose 2 to 2"),
             (["--resume", "a", "--set", "rounds=2"], "--resume: continues a run as it was configured"),
-            (["--resume", "a"], "holds no run; start one without --resume"),
+            (["--resume", "a"], "holds no run; check the path, or start a run there first"),
             (["--resume", "../a"], "is '../a'"),
             (["--set", "min_contributors=2", "--name", "a b"], "--name: is 'a b'"),
             (["--set", "moon=2"], "moon: is no key"),
@@ -118,6 +118,9 @@ def test_run_needs_a_fleet_that_is_up_and_settings_that_fit(own, tmp_path):
             code, line = invoke("fleet", "run", "--folder", own.path, *arguments)
             assert code == 2
             assert problem in line
+
+
+TWO = ["--member", "a", "--member", "b", "--min-contributors", 2]
 
 
 @pytest.fixture
@@ -148,9 +151,14 @@ def test_register_a_run(server, admin, tmp_path):
         (["--member", "a", "--members", "names"], "and not both"),
         (["--members", "nowhere"], "nowhere: cannot be read"),
         (["--member", "a", "--member", "b", "--member", "a"], "names 'a' twice"),
-        (["--member", "a", "--member", "b", "--first", "5"], "--first: is '5'; write START:STOP"),
-        (["--member", "a", "--member", "b", "--first", "5:5"], "--first: is '5:5'"),
-        (["--member", "a", "--member", "b", "--first", "-1:5"], "--first: is '-1:5'"),
+        ([*TWO, "--first", "5"], "--first: is '5'; write START:STOP"),
+        ([*TWO, "--first", "5:5"], "--first: is '5:5'"),
+        ([*TWO, "--first", "-1:5"], "--first: is '-1:5'"),
+        (["--member", "a", "--member", "b/c"], "--member: is 'b/c'; use up to 63 letters"),
+        (["--member", "a", "--member", "b"], "--min-contributors: is 3, and the run has 2 members; name more"),
+        (["--profile", "rot13"], "'rot13' is not one of 'paillier-2048'"),
+        (["--run", "a b"], "--run: is 'a b'; use up to 63 letters"),
+        (["--run", "a/b"], "--run: is 'a/b'"),
     ],
 )
 def test_mistakes_of_an_admin(admin, arguments, problem):
@@ -161,10 +169,8 @@ def test_mistakes_of_an_admin(admin, arguments, problem):
 
 def test_what_the_service_refuses_is_one_line(server, admin, pki):
     members = ["--member", "a", "--member", "b", "--min-contributors", 2]
-    for run in ("a b", "a/b"):
-        code, line = invoke(*admin, "--run", run, *members)
-        assert code == 1
-        assert line.startswith("Error: ")
+    code, line = invoke(*admin, "--run", "refused", *members, "--first", "90:101")
+    assert (code, line.startswith("Error: a range of `first` is outside the model")) == (1, True)
     crt, key = certificate(pki, "client", "mallory")
     code, line = invoke(*admin, "--run", "refused", *members, "--certificate", crt, "--key", key)
     assert code == 1

@@ -73,7 +73,7 @@ def test_dlgs_weights_and_biases_are_drawn_wide():
 def test_an_unknown_name_gets_the_nearest(name, hint):
     with pytest.raises(InvalidInput) as error:
         build_model(name, seed=0)
-    assert error.value.argument == "name"
+    assert error.value.argument == "model"
     assert hint in error.value.fix
 
 

@@ -75,17 +75,20 @@ def test_whatever_is_done_to_the_file_is_noticed(folder, change, problem):
     folder.log.write_text("".join(change(lines(folder))))
     result = check(folder)
     assert (result.exit_code, problem in result.output, "Traceback" in result.output) == (1, True, False)
-    with pytest.raises(AuditFailed):
+    assert result.output.startswith(f"Error: {folder.log}: ")
+    assert "restore it from a backup, and compare it with a head that was noted elsewhere" in result.output
+    with pytest.raises(AuditFailed) as failure:
         Store(folder.database, folder.log)
+    assert (failure.value.log, failure.value.fix) == (str(folder.log), audit.RESTORE)
 
 
 def test_lines_added_with_a_correct_chain_are_noticed_as_well(folder):
-    head, _ = audit.verify_chain(audit.read_lines(folder.log))
+    head, _ = audit.verify_chain(audit.read_lines(folder.log), log=folder.log)
     from datetime import UTC, datetime
 
     forged, _ = audit.next_line(head, {"event": "test"}, datetime.now(UTC))
     audit.append(folder.log, [forged])
-    assert "the log has 11 lines, the database knows of 10: lines were added" in check(folder).output
+    assert "has 11 lines, the database knows of 10: lines were added" in check(folder).output
     with pytest.raises(AuditFailed, match="lines were added"):
         Store(folder.database, folder.log)
 
@@ -172,7 +175,7 @@ def test_after_a_failed_write_nothing_is_granted_any_more(folder, monkeypatch):
 
 
 def test_a_clock_that_was_set_back_is_told(folder):
-    head, _ = audit.verify_chain(audit.read_lines(folder.log))
+    head, _ = audit.verify_chain(audit.read_lines(folder.log), log=folder.log)
     from datetime import UTC, datetime, timedelta
 
     line, after = audit.next_line(head, {"event": "test"}, datetime.now(UTC) + timedelta(hours=2))

@@ -11,7 +11,7 @@ from urllib.parse import urlparse
 import httpx
 import pytest
 
-from sensecrypt.errors import Unreachable
+from sensecrypt.errors import InvalidInput, Unreachable
 from sensecrypt.services.dkms.client import DkmsClient
 from tests.services.conftest import certificate
 from tests.services.rounds import CLIENTS, Played
@@ -96,6 +96,26 @@ def test_nobody_there_and_somebody_else_there(pki):
         pytest.raises(Unreachable, match="cannot be connected to; check that it runs"),
     ):
         client.about()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9443",
+        "127.0.0.1:9443",
+        "localhost:9443",
+        "dkms",
+        "",
+        "https://",
+        "https://a:b",
+        "https://[::1",
+    ],
+)
+def test_an_address_that_is_none_is_told_at_once(pki, url):
+    crt, key = certificate(pki, "client", "phone-0")
+    with pytest.raises(InvalidInput, match="write https://host:port") as failure:
+        DkmsClient(url, certificate=crt, key=key, authority=pki / "ca.crt")
+    assert failure.value.argument == "url"
 
 
 class OtherVersion:

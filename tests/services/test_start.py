@@ -124,7 +124,8 @@ def test_a_folder_is_held_by_one_service(server):
 def test_a_tampered_log_keeps_the_service_from_starting(tmp_path, pki):
     server = make_server(tmp_path / "service", pki)
     server.folder.log.write_text("")
-    assert "its tail was cut off" in attempt(server.command())
+    line = attempt(server.command())
+    assert f"{server.folder.log}: ends at line 0, line 1 is known: its tail was cut off; restore it" in line
 
 
 def test_init_makes_a_folder_for_its_owner_only_and_never_over_another(tmp_path):

@@ -9,23 +9,26 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sensecrypt.cli.run import parse_settings
+from sensecrypt.cli.run import choose_dataset, parse_settings
 
 
 @click.command()
-@click.option("--dataset", default="digits", show_default=True, help="As in `sensecrypt run`.")
+@click.option("--dataset", help="As in `sensecrypt run`.  [default: digits]")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="A setting, such as cpus=8,4,1; repeatable.")
 @click.option("--batch", default=30, show_default=True, type=click.IntRange(2), help="Samples of attacked clients.")
 @click.option("--distribution", default="iid", show_default=True, help="Of their data: iid, or a number of classes.")
 @click.option("--seeds", default=10, show_default=True, type=click.IntRange(2), help="Attacked clients a figure.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-def advise(dataset: str, changes: tuple[str, ...], batch: int, distribution: str, seeds: int, as_json: bool) -> None:
+def advise(
+    dataset: str | None, changes: tuple[str, ...], batch: int, distribution: str, seeds: int, as_json: bool
+) -> None:
     """Say what each preset costs on your devices, and what it protects against whom.
 
     Two calibrated rounds tell the cost; attacks on clients that encrypt as much as your weakest device tell the
     protection. All figures are measured for this answer.
     """
-    settings = {"dataset": dataset, **parse_settings(changes, None)}
+    settings = parse_settings(changes, None)
+    settings["dataset"] = choose_dataset(dataset, settings)
     from sensecrypt.compare.advice import advise as measure  # loads PyTorch
 
     with Console(stderr=True).status("starting") as status:

@@ -10,11 +10,22 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from sensecrypt import checks
+from sensecrypt.config import RunConfig
 from sensecrypt.errors import InvalidInput
 
+FIGURES = {
+    "leacc": "share of the classes whose presence or absence was told right",
+    "lnacc": "share of the classes whose count was told exactly",
+    "irec": "share of the client's samples whose label is in the guess",
+    "distance": "between guessed and true shares of the classes, 0 equal, 1 disjoint",
+    "top1": "how often the most frequent class was found",
+    "psnr": "of recovered images against the true ones, in dB, larger is closer",
+    "ssim": "likeness of recovered and true images, 1 equal",
+}
 ROLES = ("eavesdropper", "aggregator", "aggregator+client")
 
 
@@ -82,11 +93,17 @@ def attack(
 
         folder = RunFolder(run_folder)
         rows = recorded_rows(folder, number=number, client=client, adversary=adversary)
+        title = (
+            f"{_problem(folder.read_config())}; client {client} of {run_folder} in round {number}, seen as {adversary}"
+        )
         name = f"attack-round-{number}-client-{client}-{adversary}.json"
         folder.write(name, json.dumps({"rows": [_finite(row) for row in rows]}).encode())  # for the run's report
     else:
         from sensecrypt.assess.table import attack_rows
 
+        state = f"trained for {trained} steps" if trained else "untrained"
+        last = first_seed + seeds - 1
+        title = f"{dataset}, {model}, {state}; batch {batch}, local steps {steps}, seeds {first_seed} to {last}"
         console = Console(stderr=True)
         with console.status("attacking") as status:
             rows = attack_rows(
@@ -109,7 +126,7 @@ def attack(
     if as_json:
         click.echo(json.dumps({"rows": [_finite(row) for row in rows]}))
     else:
-        _show(rows)
+        _show(rows, title)
 
 
 def _words(text: str) -> list[str]:
@@ -145,11 +162,15 @@ def _finite(row: dict[str, Any]) -> dict[str, Any]:
     return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
-    figures = [
-        name for name in ("leacc", "lnacc", "irec", "distance", "top1", "psnr", "ssim") if any(name in r for r in rows)
-    ]
-    table = Table()
+def _problem(config: RunConfig) -> str:
+    from sensecrypt.models import DEFAULT_MODEL
+
+    return f"{config.dataset}, {config.model or DEFAULT_MODEL[config.dataset]}"
+
+
+def _show(rows: list[dict[str, Any]], title: str) -> None:
+    figures = [name for name in FIGURES if any(name in row for row in rows)]
+    table = Table(title=escape(title), title_justify="left")
     for column in ("clients", "policy", "encrypted", "rest", "attack", "adversary"):
         table.add_column(column)
     for figure in figures:
@@ -166,6 +187,9 @@ def _show(rows: list[dict[str, Any]]) -> None:
             row["distribution"], policy, f"{row['share']:.1%}", rest, row["attack"], row["adversary"], *values
         )
     Console(width=max(150, Console().width)).print(table)
+    for figure in figures:
+        click.echo(f"{figure}: {FIGURES[figure]}")
+    click.echo("prior: guesses without looking; whoever does no better has learnt nothing")
     if rows and "recovered" in rows[0]:
         click.echo(
             f"{rows[0]['attributed']:.1%} of the parameters in sight and in place; of the encrypted ones, "

@@ -13,10 +13,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sensecrypt.cli.report import report_at_end
-from sensecrypt.cli.run import parse_settings
+from sensecrypt.cli.run import choose_dataset, parse_settings
 from sensecrypt.compare.contestants import parse_contestants
 from sensecrypt.compare.scenarios import SCENARIOS, scenario_settings
 from sensecrypt.config import PRESETS
+from sensecrypt.errors import InvalidInput
 
 DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,sensecrypt+randomness=ahead"
 
@@ -30,7 +31,7 @@ DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,s
     help="Who takes part: policy[@preset][+key=value]..., separated by commas. `full` is the paper's Baseline.",
 )
 @click.option("--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True, help="Without an @.")
-@click.option("--dataset", default="digits", show_default=True, help="As in `sensecrypt run`.")
+@click.option("--dataset", help="As in `sensecrypt run`.  [default: digits]")
 @click.option("--rounds", type=int, help="[default: the scenario's]")
 @click.option(
     "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting of all; may be repeated."
@@ -56,7 +57,7 @@ def compare(
     scenario: str,
     policies: str,
     preset: str,
-    dataset: str,
+    dataset: str | None,
     rounds: int | None,
     changes: tuple[str, ...],
     crypto: str,
@@ -72,13 +73,18 @@ def compare(
     Under the preset `paper`, encryption is charged at python-paillier's measured cost; what ours costs stands beside.
     The folder holds every run, compare.json, five plots and report.html, a page to look at.
     """
+    if resume and out is None:
+        raise InvalidInput("--resume", "continues a comparison", "give it --out, the comparison's folder")
     contestants = parse_contestants(policies, preset)
     explicit = parse_settings(changes, None) | ({} if rounds is None else {"rounds": rounds})
-    settings = scenario_settings(scenario, dataset, explicit)
+    settings = scenario_settings(scenario, choose_dataset(dataset, explicit), explicit)
     folder = out or Path("runs") / datetime.now().strftime("compare-%Y-%m-%d-%H%M%S")
     from sensecrypt.compare.comparison import compare as play  # loads PyTorch: only once the settings are good
+    from sensecrypt.compare.comparison import has_begun
     from sensecrypt.compare.plots import draw
 
+    if resume and not has_begun(folder):
+        raise InvalidInput(str(folder), "holds no comparison", "check the path, or start one without --resume")
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("starting", total=1)
@@ -98,7 +104,8 @@ def compare(
                 on_step=on_step,
             )
         except KeyboardInterrupt:
-            raise click.ClickException(f"interrupted; repeat the command with --out {folder} --resume") from None
+            hint = f"repeat the command with --out {folder} --resume" if has_begun(folder) else "nothing was written"
+            raise click.ClickException(f"interrupted; {hint}") from None
     draw(report, folder)
     if as_json:
         click.echo(json.dumps(report))

@@ -10,7 +10,8 @@ import click
 
 from sensecrypt.cli.passphrase import find_passphrase, passphrase_option
 from sensecrypt.errors import InvalidInput, MissingExtra
-from sensecrypt.profiles import DEFAULT_PROFILE
+from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
+from sensecrypt.services.names import check_name
 
 _folder = click.option("--folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Its state.")
 _file = click.Path(dir_okay=False, path_type=Path)
@@ -103,7 +104,13 @@ def audit(folder: Path, noted: str | None, as_json: bool) -> None:
 @click.option("--ca", "authority", required=True, type=_file, help="Certificate of who issues certificates.")
 @click.option("--run", required=True, help="The run's name.")
 @click.option("--size", required=True, type=click.IntRange(1), help="Parameters of the model.")
-@click.option("--profile", default=DEFAULT_PROFILE, show_default=True, help="Of the run's key pair.")
+@click.option(
+    "--profile",
+    default=DEFAULT_PROFILE,
+    show_default=True,
+    type=click.Choice(list(PROFILES)),
+    help="Of the run's key pair.",
+)
 @click.option("--member", "members", multiple=True, metavar="NAME", help="A client's certificate; from 0, in order.")
 @click.option("--members", "members_file", type=_file, help="A file with all clients' names, one a line.")
 @click.option(
@@ -136,7 +143,11 @@ def register(
     """Register a run and its members, as admin; the service makes its key pair. Doing it twice changes nothing."""
     from sensecrypt.services.dkms.client import DkmsClient
 
+    check_name("--run", run)
     numbered = dict(enumerate(_names(members, members_file)))
+    if len(numbered) < min_contributors:
+        problem = f"is {min_contributors}, and the run has {len(numbered)} members"
+        raise InvalidInput("--min-contributors", problem, "name more members, or ask for fewer contributors")
     ranges = [_range(text) for text in first]
     with DkmsClient(url, certificate=certificate, key=key, authority=authority) as admin:
         told = admin.register_run(
@@ -170,7 +181,7 @@ def _names(members: tuple[str, ...], file: Path | None) -> list[str]:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or not names:
         raise InvalidInput(str(file or "--member"), f"names {twice[0]!r} twice" if twice else "names nobody", fix)
-    return names
+    return [check_name(str(file or "--member"), name) for name in names]
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import warnings
 from pathlib import Path
 
 import click
@@ -28,5 +30,11 @@ def find_passphrase(file: Path | None, *, confirm: bool) -> str:
         return lines[0]
     if given := os.environ.get(PASSPHRASE_VARIABLE):
         return given
-    prompted: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", getpass.GetPassWarning)  # it would read from elsewhere, and show what is typed
+        try:
+            prompted: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm)
+        except getpass.GetPassWarning:
+            fix = f"use --passphrase-file or ${PASSPHRASE_VARIABLE}"
+            raise KeyFileError("passphrase", "there is no terminal to ask for it", fix) from None
     return prompted

@@ -93,6 +93,14 @@ def parse_settings(changes: tuple[str, ...], preset: str | None) -> dict[str, An
     return settings
 
 
+def choose_dataset(option: str | None, settings: dict[str, Any]) -> str:
+    """What --dataset or --set dataset=… says; both may be given only if they agree."""
+    told = settings.get("dataset")
+    if option is not None and told is not None and option != told:
+        raise InvalidInput("--dataset", f"is {option}, and --set dataset is {told}", "give one of them")
+    return str(option or told or "digits")
+
+
 @contextmanager
 def progress(config: RunConfig) -> Iterator[OnRound]:
     """A bar on standard error: rounds, accuracy, encrypted share, time left."""

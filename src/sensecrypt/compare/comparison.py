@@ -27,6 +27,7 @@ from sensecrypt.files import make_folder
 from sensecrypt.models import DEFAULT_MODEL
 
 VERSION = 1
+REPORT, TRAINING = "compare.json", "training"
 OnStep = Callable[[str, int, int], None]
 
 
@@ -55,13 +56,13 @@ def compare(
     """
     settings = dict(common)
     configs = {each.name: each.configure(settings, crypto) for each in contestants}  # all mistakes before any work
-    if (folder / "compare.json").exists() and not resume:
+    if (folder / REPORT).exists() and not resume:
         raise InvalidInput(str(folder), "holds a comparison already", "choose another folder, or add --resume")
     problem = configured_problem(next(iter(configs.values())))
     at_stock = any(each.stock(configs[each.name]) and each.policy != "plaintext" for each in contestants)
     stock = stock_prices() if at_stock else None
     ours: dict[tuple[str, str, str], Prices] = {}
-    memo = folder / "training"
+    memo = folder / TRAINING
     rows: dict[str, dict[str, Any]] = {}
     unions: dict[str, float] = {}
     for contestant in sorted(contestants, key=lambda each: each.policy != "sensecrypt"):
@@ -98,9 +99,14 @@ def compare(
         "stock_prices": None if stock is None else vars(stock),
         "rows": [rows[each.name] for each in contestants],
     }
-    RunFolder(folder).write("compare.json", json.dumps(report, indent=1).encode())
+    RunFolder(folder).write(REPORT, json.dumps(report, indent=1).encode())
     shutil.rmtree(memo, ignore_errors=True)
     return report
+
+
+def has_begun(folder: Path) -> bool:
+    """Whether a comparison is there, finished or not."""
+    return (folder / REPORT).exists() or (folder / TRAINING).exists()
 
 
 def _our_prices(config: RunConfig, known: dict[tuple[str, str, str], Prices]) -> Prices | None:

@@ -60,7 +60,7 @@ def load_dataset(name: str, *, folder: Path | None = None) -> Dataset:
     if name not in DATASETS:
         near = difflib.get_close_matches(str(name).lower(), DATASETS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(DATASETS)}"
-        raise InvalidInput("name", f"there is no data set {name!r}", hint)
+        raise InvalidInput("dataset", f"there is no data set {name!r}", hint)
     if name == "digits":
         return _digits()
     files = _locate(name, folder)

@@ -17,6 +17,7 @@ from sensecrypt.errors import InvalidInput
 
 Parts = list[IntVector]
 
+_OF_THE_WORD = {"categories": "the number of categories", "k": "the number of classes", "alpha": "the concentration"}
 _WHOLE = re.compile(r"\d{1,9}")
 _DECIMAL = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
@@ -108,10 +109,20 @@ def dirichlet(
     return [np.flatnonzero(owner == client) for client in range(clients)]
 
 
-def make_partition(spec: str, labels: npt.ArrayLike, clients: int, *, rng: np.random.Generator) -> Parts:
+def make_partition(partition: str, labels: npt.ArrayLike, clients: int, *, rng: np.random.Generator) -> Parts:
     """Split by a word of a configuration: `iid`, `categories:4`, `classes:2` or `dirichlet:0.5`."""
-    kind, _, value = str(spec).partition(":")
-    if spec == "iid":
+    try:
+        return _split(partition, labels, clients, rng)
+    except InvalidInput as error:
+        if error.argument not in _OF_THE_WORD:
+            raise
+        problem = f"is {partition!r}: {_OF_THE_WORD[error.argument]} {error.problem}"
+        raise InvalidInput("partition", problem, error.fix) from None
+
+
+def _split(partition: str, labels: npt.ArrayLike, clients: int, rng: np.random.Generator) -> Parts:
+    kind, _, value = str(partition).partition(":")
+    if partition == "iid":
         return iid(labels, clients, rng=rng)
     if kind == "categories" and _WHOLE.fullmatch(value):
         return by_categories(labels, clients, int(value), rng=rng)
@@ -119,7 +130,8 @@ def make_partition(spec: str, labels: npt.ArrayLike, clients: int, *, rng: np.ra
         return classes_per_client(labels, clients, int(value), rng=rng)
     if kind == "dirichlet" and _DECIMAL.fullmatch(value):
         return dirichlet(labels, clients, float(value), rng=rng)
-    raise InvalidInput("spec", f"is {spec!r}", "pass one like 'iid', 'categories:4', 'classes:2' or 'dirichlet:0.5'")
+    fix = "pass one like 'iid', 'categories:4', 'classes:2' or 'dirichlet:0.5'"
+    raise InvalidInput("partition", f"is {partition!r}", fix)
 
 
 def class_histogram(labels: npt.ArrayLike, indices: npt.ArrayLike, classes: int) -> IntVector:

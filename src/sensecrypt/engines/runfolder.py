@@ -58,7 +58,7 @@ class RunFolder:
         try:
             run = json.loads((self.path / "run.json").read_text())
         except (OSError, ValueError):
-            raise InvalidInput(str(self.path), "holds no run", "start one without --resume") from None
+            raise InvalidInput(str(self.path), "holds no run", "check the path, or start a run there first") from None
         if run.get("version") != VERSION:
             raise InvalidInput(
                 str(self.path), f"is a run of version {run.get('version')}", "use the version that made it"

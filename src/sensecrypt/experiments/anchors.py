@@ -151,11 +151,9 @@ def judge(rows: Rows) -> list[Verdict]:
     verdicts = []
     for anchor in _measured(rows):
         values = [_of(rows, anchor, "ours", key) for key in ("leacc", "lnacc")]
-        words = [
-            f"{name} {each.mean():.3f} (sd {each.std(ddof=1):.3f}, {each.min():.3f} to {each.max():.3f})"
-            for name, each in zip(("LeAcc", "LnAcc"), values, strict=True)
-        ]
-        measured = f"mean of {len(values[0])} networks of our own: {', '.join(words)}"
+        words = [f"{name} {_told(each)}" for name, each in zip(("LeAcc", "LnAcc"), values, strict=True)]
+        count = len(values[0])
+        measured = f"{f'mean of {count} networks' if count > 1 else 'one network'} of our own: {', '.join(words)}"
         said = (anchor.leacc, anchor.lnacc)
         theirs = [float(own[0]) for key in ("leacc", "lnacc") if (own := _of(rows, anchor, "theirs", key)).size]
         outcome: Outcome
@@ -165,7 +163,7 @@ def judge(rows: Rows) -> list[Verdict]:
             measured = f"their network and their 50 batches: {theirs[0]:.3f} and {theirs[1]:.3f}; {measured}"
         else:
             off = [abs(float(each.mean()) - one) for each, one in zip(values, said, strict=True)]
-            near = [miss <= max(CLOSE, 1.5 * float(each.std(ddof=1))) for miss, each in zip(off, values, strict=True)]
+            near = [miss <= max(CLOSE, 1.5 * _spread(each)) for miss, each in zip(off, values, strict=True)]
             outcome = "reproduced" if max(off) <= CLOSE else "reproduced in shape" if all(near) else "not reproduced"
         verdicts.append(
             Verdict(
@@ -177,6 +175,17 @@ def judge(rows: Rows) -> list[Verdict]:
             )
         )
     return verdicts
+
+
+def _told(values: FloatVector) -> str:
+    if values.size == 1:
+        return f"{values[0]:.3f}"
+    return f"{values.mean():.3f} (sd {_spread(values):.3f}, {values.min():.3f} to {values.max():.3f})"
+
+
+def _spread(values: FloatVector) -> float:
+    """The standard deviation over networks; one alone shows none, and so excuses nothing."""
+    return float(values.std(ddof=1)) if values.size > 1 else 0.0
 
 
 def _measured(rows: Rows) -> list[Anchor]:

@@ -37,7 +37,7 @@ def build_model(name: str, *, seed: int) -> nn.Module:
     if name not in _BUILDERS:
         near = difflib.get_close_matches(str(name).lower(), MODELS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(MODELS)}"
-        raise InvalidInput("name", f"there is no model {name!r}", hint)
+        raise InvalidInput("model", f"there is no model {name!r}", hint)
     checks.whole("seed", seed, low=0, high=2**63 - 1)
     with torch.random.fork_rng(devices=[]):  # weights are drawn on the CPU, whatever device they move to
         torch.default_generator.manual_seed(int(seed))

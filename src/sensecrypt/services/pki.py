@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,12 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from sensecrypt.errors import CertificateError
+from sensecrypt.services.names import NAME
 
 ROLES = ("server", "admin", "aggregator", "client", "monitor")
 CA_CERTIFICATE, CA_KEY = "ca.crt", "ca.key"
 CA_DAYS = 3650
 _SKEW = timedelta(minutes=5)  # clocks of other machines may be that late
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def create_authority(folder: Path, *, days: int = CA_DAYS) -> Path:
@@ -59,7 +58,7 @@ def issue(folder: Path, *, role: str, name: str, hosts: Sequence[str] = (), days
     """
     if role not in ROLES:
         raise CertificateError("role", f"is {role!r}", f"choose one of {', '.join(ROLES)}")
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise CertificateError("name", "has other characters", "use up to 63 letters, digits, dots and dashes")
     if role == "server" and not hosts:
         fix = "pass the names and addresses that it is reached by, such as --host localhost"

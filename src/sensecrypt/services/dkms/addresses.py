@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from sensecrypt.errors import InvalidInput
 from sensecrypt.protocol.round import Round
 
 PROTOCOL = "1"
@@ -38,6 +40,18 @@ class Place:
 def place_of(round_: Round) -> Place:
     """Where a round is kept."""
     return Place(round_.run, round_.number, round_.cluster, round_.purpose, round_.attempt)
+
+
+def check_url(url: str) -> str:
+    """The address of a key service: there is none without TLS."""
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole:
+        raise InvalidInput("url", f"is {url!r}", "write https://host:port, such as https://dkms.example:8443")
+    return url
 
 
 def run_address(run: str) -> str:

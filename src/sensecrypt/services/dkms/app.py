@@ -21,8 +21,9 @@ from sensecrypt.services.dkms.problems import MEDIA_TYPE, refused
 from sensecrypt.services.dkms.refusals import Refusals
 from sensecrypt.services.dkms.registry import Run
 from sensecrypt.services.dkms.service import KeyService
+from sensecrypt.services.names import PATTERN
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+NAME = f"^{PATTERN}$"
 _MOST = 2**31 - 1
 _SKETCH_BYTES, _ROUND_BYTES, _RUN_BYTES = 1 << 14, 1 << 22, 1 << 22
 

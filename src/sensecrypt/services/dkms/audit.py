@@ -23,6 +23,9 @@ from sensecrypt.errors import AuditFailed, ServiceError
 
 Facts = dict[str, str | int | float | bool | list[int]]
 MAX_TEXT = 200  # of any one fact: a log must not be filled by whoever chooses a long name
+RESTORE = (
+    "restore it from a backup, and compare it with a head that was noted elsewhere: sensecrypt dkms audit --head HEAD"
+)
 
 
 @dataclass(frozen=True)
@@ -66,13 +69,18 @@ def read_lines(path: Path) -> Iterator[str]:
                 if line.endswith("\n"):
                     yield line[:-1]
     except FileNotFoundError:
-        raise AuditFailed(f"{path} is missing; restore it from a backup") from None
+        raise AuditFailed(str(path), "is missing", RESTORE) from None
     except (OSError, UnicodeDecodeError):
-        raise AuditFailed(f"{path} cannot be read as a log; restore it from a backup") from None
+        raise AuditFailed(str(path), "cannot be read as a log", RESTORE) from None
 
 
-def verify_chain(lines: Iterator[str], *, known: Sequence[Head] = ()) -> tuple[Head, str | None]:
+def verify_chain(lines: Iterator[str], *, log: Path, known: Sequence[Head] = ()) -> tuple[Head, str | None]:
     """The head of an unbroken chain that passes through all `known` heads, and the time of its last line.
+
+    Args:
+        lines: one at a time.
+        log: where they are from, to be told.
+        known: heads that were noted.
 
     Raises:
         AuditFailed: names the first line that is wrong.
@@ -80,23 +88,29 @@ def verify_chain(lines: Iterator[str], *, known: Sequence[Head] = ()) -> tuple[H
     head, time = Head(), None
     expected = {each.number: each.digest for each in known}
     for line in lines:
-        fields = _parse(line, head.number + 1)
+        number, fields = head.number + 1, _parse(line)
+        if fields is None:
+            raise AuditFailed(str(log), f"line {number} was altered", RESTORE)
         digest = fields.pop("hash", None)
-        if fields.get("number") != head.number + 1 or fields.get("previous") != head.digest:
-            raise AuditFailed(f"line {head.number + 1} does not follow the one before it: lines were removed or moved")
+        if fields.get("number") != number or fields.get("previous") != head.digest:
+            problem = f"line {number} does not follow the one before it: lines were removed or moved"
+            raise AuditFailed(str(log), problem, RESTORE)
         if digest != _digest(fields):
-            raise AuditFailed(f"line {head.number + 1} was altered")
-        head, time = Head(head.number + 1, digest), str(fields.get("time"))
+            raise AuditFailed(str(log), f"line {number} was altered", RESTORE)
+        head, time = Head(number, digest), str(fields.get("time"))
         if expected.pop(head.number, digest) != digest:
-            raise AuditFailed(f"line {head.number} is not the one that was noted: the log was rewritten")
+            problem = f"line {number} is not the one that was noted: the log was rewritten"
+            raise AuditFailed(str(log), problem, RESTORE)
     if missing := [number for number in expected if number > 0]:
-        raise AuditFailed(f"the log ends at line {head.number}, line {max(missing)} is known: its tail was cut off")
+        problem = f"ends at line {head.number}, line {max(missing)} is known: its tail was cut off"
+        raise AuditFailed(str(log), problem, RESTORE)
     return head, time
 
 
-def added_lines(found: Head, stored: Head) -> AuditFailed:
+def added_lines(log: Path, found: Head, stored: Head) -> AuditFailed:
     """The error of a log that is longer than the database says."""
-    return AuditFailed(f"the log has {found.number} lines, the database knows of {stored.number}: lines were added")
+    problem = f"has {found.number} lines, the database knows of {stored.number}: lines were added"
+    return AuditFailed(str(log), problem, RESTORE)
 
 
 def append(path: Path, lines: Sequence[str]) -> None:
@@ -118,7 +132,7 @@ def repair(path: Path, waiting: Sequence[tuple[int, str]]) -> None:
                 torn = line
         missing = [text for number, text in waiting if number > count]
         if torn and not (missing and missing[0].encode().startswith(torn)):
-            raise AuditFailed("the log ends in a line that nobody wrote; restore it from a backup")
+            raise AuditFailed(str(path), "ends in a line that nobody wrote", RESTORE)
         file.seek(whole)
         file.truncate()
         file.write("".join(f"{text}\n" for text in missing).encode())
@@ -126,14 +140,12 @@ def repair(path: Path, waiting: Sequence[tuple[int, str]]) -> None:
         os.fsync(file.fileno())
 
 
-def _parse(line: str, number: int) -> dict[str, Any]:
+def _parse(line: str) -> dict[str, Any] | None:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
-        raise AuditFailed(f"line {number} was altered")
-    return fields
+        return None
+    return fields if isinstance(fields, dict) else None
 
 
 def _digest(fields: dict[str, Any]) -> str:

@@ -34,6 +34,7 @@ from sensecrypt.services.dkms.addresses import (
     PROTOCOL,
     PROTOCOL_HEADER,
     Place,
+    check_url,
     round_address,
     run_address,
 )
@@ -56,7 +57,7 @@ class DkmsClient:
     def __init__(
         self, url: str, *, certificate: Path, key: Path, authority: Path, tries: int = 6, pause: float = 0.2
     ) -> None:
-        """Check the certificates; connect when first asked.
+        """Check address and certificates; connect when first asked.
 
         Args:
             url: such as https://dkms.example:8443.
@@ -66,11 +67,12 @@ class DkmsClient:
             tries: how often to send a request that is not answered.
             pause: seconds before the second time; twice as long before each further one.
         """
+        self._url = check_url(url)
         check_pair(certificate, key, authority)
         context = ssl.create_default_context(cafile=str(authority))
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.load_cert_chain(certificate, key, password="")
-        self._url, self._tries, self._pause = url, checks.whole("tries", tries, low=1), pause
+        self._tries, self._pause = checks.whole("tries", tries, low=1), pause
         timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
         headers = {PROTOCOL_HEADER: PROTOCOL, "User-Agent": f"sensecrypt/{__version__}"}
         self._http = httpx.Client(base_url=url, verify=context, timeout=timeout, headers=headers, trust_env=False)

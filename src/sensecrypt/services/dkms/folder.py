@@ -102,11 +102,11 @@ def verify_log(folder: Folder, *, noted: Head | None = None) -> tuple[Head, int]
             waiting, stored = _snapshot(connection)
             known = [head for head in (stored, noted) if head is not None]
             lines = _Lines(folder.log, waiting)
-            head, _ = audit.verify_chain(iter(lines), known=known)
+            head, _ = audit.verify_chain(iter(lines), log=folder.log, known=known)
             if head == stored or head == _snapshot(connection)[1]:
                 return head, head.number - lines.in_file
             time.sleep(0.1 * (look + 1))
-    raise audit.added_lines(head, stored)
+    raise audit.added_lines(folder.log, head, stored)
 
 
 class _Lines:

@@ -216,12 +216,12 @@ def _recover(connection: sqlite3.Connection, log: Path) -> Head:
     try:
         audit.repair(log, waiting_lines(connection))
     except OSError as error:
-        raise AuditFailed(f"{log} cannot be written ({error.strerror}); restore it from a backup") from None
+        raise AuditFailed(str(log), f"cannot be written ({error.strerror})", audit.RESTORE) from None
     _forget_waiting(connection)
     stored = stored_head(connection)
-    head, last = audit.verify_chain(audit.read_lines(log), known=[stored])
+    head, last = audit.verify_chain(audit.read_lines(log), log=log, known=[stored])
     if head != stored:
-        raise audit.added_lines(head, stored)
+        raise audit.added_lines(log, head, stored)
     _check_clock(last)
     return head
 

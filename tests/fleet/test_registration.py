@@ -12,9 +12,10 @@ from sensecrypt.engines.problem import configured_problem
 from sensecrypt.errors import InvalidInput
 from sensecrypt.fleet import registration
 from sensecrypt.fleet.folder import Description
-from sensecrypt.fleet.registration import check_config, check_name, ranges
+from sensecrypt.fleet.registration import check_config, ranges
 from sensecrypt.models import always_encrypt
 from sensecrypt.services.dkms.registry import Run
+from sensecrypt.services.names import check_name
 
 
 @given(st.lists(st.booleans(), max_size=40))
@@ -56,9 +57,9 @@ def test_what_a_fleet_cannot_play(settings, problem):
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "-x", "a b", "x" * 64, "naïve"])
 def test_names_that_the_key_service_would_not_take(name):
     with pytest.raises(InvalidInput, match="--name: is"):
-        check_name(name)
+        check_name("--name", name)
 
 
 def test_names_that_it_takes():
     for name in ("2026-11-16-101500", "a", "x" * 63, "Run_1.b"):
-        assert check_name(name) == name
+        assert check_name("--name", name) == name

@@ -156,9 +156,9 @@ def _config(place: FleetFolder, file: Path | None, changes: tuple[str, ...], pre
 
 def _resumed(place: FleetFolder, run: str) -> RunConfig:
     from sensecrypt.engines.runfolder import RunFolder
-    from sensecrypt.fleet.registration import check_name
+    from sensecrypt.services.names import check_name
 
-    return RunFolder(place.run(check_name(run))).read_config()
+    return RunFolder(place.run(check_name("--resume", run))).read_config()
 
 
 def _next_steps(started: Fleet) -> str:

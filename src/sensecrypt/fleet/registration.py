@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import numpy.typing as npt
 
@@ -11,16 +9,6 @@ from sensecrypt.config import RunConfig
 from sensecrypt.errors import InvalidInput
 from sensecrypt.fleet.folder import Description, FleetFolder
 from sensecrypt.fleet.making import ADMIN
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # what the key service takes for a run's name
-
-
-def check_name(run: str) -> str:
-    """A name that the key service takes, and that is a folder's name too."""
-    if not _NAME.fullmatch(run):
-        fix = "use up to 63 letters, digits, dots, dashes and underscores, a letter or digit first"
-        raise InvalidInput("--name", f"is {run!r}", fix)
-    return run
 
 
 def check_config(config: RunConfig, description: Description) -> None:

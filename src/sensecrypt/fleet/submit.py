@@ -20,7 +20,8 @@ from sensecrypt.fleet.app import write_app
 from sensecrypt.fleet.commands import tag
 from sensecrypt.fleet.folder import FleetFolder
 from sensecrypt.fleet.processes import end, running
-from sensecrypt.fleet.registration import check_config, check_name, register
+from sensecrypt.fleet.registration import check_config, register
+from sensecrypt.services.names import check_name
 
 if TYPE_CHECKING:
     from sensecrypt.engines.outcome import Outcome
@@ -51,7 +52,7 @@ def submit(
         enrol_seconds: seconds that clients are waited for before the first round; None: as the engine does.
     """
     description = folder.refuse_unless_up()
-    name = check_name(run or datetime.now().strftime("%Y-%m-%d-%H%M%S"))
+    name = check_name("--name", run or datetime.now().strftime("%Y-%m-%d-%H%M%S"))
     told = {"deadline": deadline, "enrol-seconds": enrol_seconds}
     seconds = {
         key: checks.number(f"--{key}", value, low=0, open_low=True) for key, value in told.items() if value is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +10,11 @@ from sensecrypt import checks
 from sensecrypt.config import RunConfig, make_config
 from sensecrypt.errors import InvalidInput
 from sensecrypt.policies import get_policy
+from sensecrypt.services.names import NAME
 
 PREFIX = "sensecrypt."
 SETTINGS = f"{PREFIX}settings."
 ENROL_SECONDS, DEADLINE = 300.0, 3600.0
-_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def read_settings(run_config: Mapping[str, Any]) -> Settings:
             fix = f"the keys are {', '.join(PREFIX + name for name in known)}, and {SETTINGS}… for a run's settings"
             raise InvalidInput(PREFIX + key, "is no key of a fleet's run", fix)
     run = told.get("run")
-    if not isinstance(run, str) or not _RUN.fullmatch(run):
+    if not isinstance(run, str) or not NAME.fullmatch(run):
         raise InvalidInput(f"{PREFIX}run", f"is {run!r}", "name the run as it is registered with the key service")
     config = make_config(inner)
     refuse_local_only(config)

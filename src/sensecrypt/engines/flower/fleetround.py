@@ -39,7 +39,7 @@ _FINAL = (
     *("superseded", "claimed", "rejected", "too-many-failures", "run-closed"),
 )
 _CLOSED = ("too-many-failures", "run-closed")  # whatever is sent
-_RESTING = "not asked: it may be the client whose receipts do not match"
+_RESTING = "not asked: it may be the client that spoils sums"
 LOOK_SECONDS = 60.0  # for a node that is new to say who it is
 _PAUSE = 2.0
 _LOG = logging.getLogger("sensecrypt.fleet")

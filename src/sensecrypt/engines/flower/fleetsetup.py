@@ -154,10 +154,12 @@ def _rank(aggregator: Aggregator, state: FleetState, facts: dict[int, Record]) -
 
 
 def dismiss_found(aggregator: Aggregator, state: FleetState) -> bool:
-    """Clients whose receipts do not match are members no longer; whether there were any."""
+    """Clients without whom alone sums match are members no longer; whether there were any."""
     found = [client for client in sorted(aggregator.suspicion.found) if state.labels[client] >= 0]
     for client in found:
-        aggregator.roster.dismiss(client, f"client {client} is left out from now on: its receipts do not match")
+        aggregator.roster.dismiss(
+            client, f"client {client} is left out from now on: sums match their receipts only without it"
+        )
         state.labels[client] = -1
     return bool(found)
 

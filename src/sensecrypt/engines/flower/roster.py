@@ -90,7 +90,7 @@ class Roster:
         if client is None:
             raise Rejected(f"{name} is not registered with run {self._run}", code="not-a-member")
         if client in self._dismissed:
-            raise Rejected(f"{name} was dismissed: its receipts do not match")
+            raise Rejected(f"{name} was dismissed: sums match their receipts only without it")
         enrolment, facts = Enrolment.from_bytes(parts["enrolment"]), facts_from_bytes(parts["facts"], "enrol")
         for other in [node for node, known in self._clients.items() if known == client]:
             del self._clients[other]  # it came back as another node

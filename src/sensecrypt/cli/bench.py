@@ -338,4 +338,4 @@ def _show(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
         table.add_column(column, justify="left" if column in ("solver", "constraints", "method") else "right")
     for row in rows:
         table.add_row(*(f"{cell:.6f}" if isinstance(cell, float) else str(cell) for cell in row))
-    Console().print(table)
+    Console(width=max(120, Console().width)).print(table)

@@ -121,7 +121,7 @@ def audit(folder: Path, noted: str | None, as_json: bool) -> None:
     default=0.5,
     show_default=True,
     type=click.FloatRange(0, 1, min_open=True),
-    help="Least weight of a cluster in a sum.",
+    help="Least part of a cluster in a sum.",
 )
 @click.option("--first", metavar="START:STOP", multiple=True, help="Parameters that come first in every order; repeat.")
 @click.option("--json", "as_json", is_flag=True, help="Print what the service tells about the run.")

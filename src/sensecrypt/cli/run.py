@@ -20,6 +20,7 @@ from sensecrypt.cli.report import report_at_end
 from sensecrypt.config import PRESETS, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
+from sensecrypt.report.words import count
 
 if TYPE_CHECKING:
     from sensecrypt.engines.local import OnRound
@@ -124,7 +125,7 @@ def show(config: RunConfig, result: Outcome, folder: Path) -> None:
     console, summary = Console(width=max(100, Console().width)), result.summary()
     last = max((record["round"] for record in result.records), default=-1)
     protected = "" if config.crypto == "real" else "; calibrated: NOTHING was really encrypted"
-    title = f"{config.dataset}, {config.policy}, after {_count(last + 1, 'round')}{protected}"
+    title = f"{config.dataset}, {config.policy}, after {count(last + 1, 'round')}{protected}"
     table = Table(title=title, title_justify="left")
     for column in ("client", "cluster", "accuracy", "budget", "encrypted", "coverage", "train", "encrypt", "kB up"):
         table.add_column(column, justify="right")
@@ -137,7 +138,7 @@ def show(config: RunConfig, result: Outcome, folder: Path) -> None:
         row += [f"{1e3 * record[f'{step}_seconds']:.0f} ms" for step in ("train", "encrypt")]
         table.add_row(*row, f"{record['bytes_up'] / 1e3:.0f}")
     console.print(table)
-    clusters = f"{_count(len(result.model_sha256), 'cluster')} ({result.why_clusters})"
+    clusters = f"{count(len(result.model_sha256), 'cluster')} ({result.why_clusters})"
     console.print(
         f"{clusters}; mean accuracy {_percent(summary['accuracy'])}, "
         f"{summary['encrypted_share']:.0%} encrypted, {summary['bytes_up'] / 1e6:.1f} MB up, "
@@ -145,10 +146,6 @@ def show(config: RunConfig, result: Outcome, folder: Path) -> None:
         f"{summary['wall_seconds']:.1f} s here; in {folder}",
         soft_wrap=True,
     )
-
-
-def _count(many: int, what: str) -> str:
-    return f"{many} {what}{'' if many == 1 else 's'}"
 
 
 def _percent(accuracy: float | None) -> str:

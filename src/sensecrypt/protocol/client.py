@@ -13,7 +13,7 @@ from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey, Ints
 from sensecrypt.errors import InvalidInput, ValueDoesNotFit
 from sensecrypt.protocol.messages import Receipt, Upload
 from sensecrypt.protocol.pads import new_pad, wrap
-from sensecrypt.protocol.receipts import LIMIT, receipt
+from sensecrypt.protocol.receipts import receipt, signable
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -104,7 +104,7 @@ def _seal(
     if (mask.size, mask.block) != (round_.size, round_.block) or values.size != round_.size:
         problem = f"is for {mask.size:,} parameters in blocks of {mask.block}"
         raise InvalidInput("mask", problem, f"this round has {round_.size:,} in blocks of {round_.block}")
-    if max(abs(int(values.min())), abs(int(values.max()))) >= LIMIT:
+    if not signable(values):
         fix = "keep values below 2^60 steps: check sums of larger ones would prove nothing"
         raise ValueDoesNotFit("values", "are too large to be signed for", fix)
     in_slots = values if mask.order is None else values[mask.order]

@@ -22,7 +22,7 @@ from sensecrypt.protocol.ledger import Ledger, MemoryLedger, Ranking
 from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.opening import open_aggregate
-from sensecrypt.protocol.receipts import LIMIT, PRIME, receipt
+from sensecrypt.protocol.receipts import PRIME, receipt, signable
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
 
@@ -130,12 +130,8 @@ class KeyServer:
 
 def _verifies(encrypted: Ints, values: Ints, signed: Sequence[Receipt], seed: bytes) -> bool:
     """Whether these are the sums that the receipts are for; takes as long whatever is wrong."""
-    small = max(_largest(encrypted), _largest(values)) < LIMIT
+    small = signable(encrypted) & signable(values)
     found = (receipt(encrypted, seed), receipt(values, seed))
     return small & (
         found == (sum(each.encrypted for each in signed) % PRIME, sum(each.value for each in signed) % PRIME)
     )
-
-
-def _largest(values: Ints) -> int:
-    return max(abs(int(values.min())), abs(int(values.max())))

@@ -3,7 +3,7 @@
 A receipt is Σ ρ_k · v_k modulo the prime 2^61 − 1 over a client's whole fixed-point vector v, with ρ expanded by
 SHAKE-256 from a seed that clients and key server share for one round and the aggregator does not have. Receipts add up
 as vectors do. Whoever changes a sum without knowing ρ goes unnoticed with probability 2^−61, if the prime itself cannot
-be added: so no value of a sum may be as large as `LIMIT`, though wide slots have room for it.
+be added: so values must be `signable`, though wide slots have room for larger ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sensecrypt.crypto.scheme import Ints
 
 PRIME = 2**61 - 1
-LIMIT = 2**60  # two numbers below it in size differ by less than the prime
+_LIMIT = 2**60  # two numbers below it in size differ by less than the prime
 _CHUNK = 1 << 16
 _HALF = 31  # bits
 
@@ -35,6 +35,11 @@ def receipt(values: Ints, seed: bytes) -> int:
             for r, r_shift in ((low_rho, 0), (high_rho, _HALF)):
                 total += _dot(v, r) << (v_shift + r_shift)
     return total % PRIME
+
+
+def signable(values: Ints) -> bool:
+    """Whether all values are so small that no two vectors of such have one check sum for every ρ."""
+    return int(values.min()) > -_LIMIT and int(values.max()) < _LIMIT
 
 
 def _dot(a: Ints, b: Ints) -> int:

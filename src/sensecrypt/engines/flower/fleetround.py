@@ -47,7 +47,7 @@ _LOG = logging.getLogger("sensecrypt.fleet")
 
 @dataclass(frozen=True, eq=False)
 class Aggregator:
-    """Everything that no round changes.
+    """What all rounds share.
 
     Attributes:
         grid: Flower's way to the nodes.

@@ -52,7 +52,9 @@ class RunRequest(BaseModel):
         min_length=1, description="the certificate's name of every client, by the client's number"
     )
     min_contributors: int = Field(default=2, ge=1, le=_MOST, description="the fewest clients in a sum")
-    quorum: float = Field(default=0.5, gt=0, le=1, description="the least part of a cluster's weight in a sum")
+    quorum: float = Field(
+        default=0.5, gt=0, le=1, description="the least part of a cluster's weight, and of its clients, in a sum"
+    )
     first: list[tuple[int, int]] = Field(
         default=[], max_length=10_000, description="ranges [start, stop) of parameters that come first in every order"
     )

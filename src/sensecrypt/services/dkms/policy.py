@@ -17,7 +17,7 @@ class Policy:
 
     Attributes:
         min_contributors: the fewest clients in a sum; a run may ask for more.
-        quorum: the least part of a cluster's weight in a sum; a run may ask for more.
+        quorum: the least part of a cluster's weight, and of its clients, in a sum; a run may ask for more.
         largest_weight: the largest part of a sum that may be one client's: a larger one shows its model to the others.
         max_parameters: the largest model.
         max_members: the most clients of a run.
@@ -66,7 +66,7 @@ class Policy:
 DEFAULT_TEXT = """\
 # What this key service allows, whatever anybody asks for. Read at start.
 min_contributors = 2          # the fewest clients in a sum; a run may ask for more
-quorum = 0.5                  # the least part of a cluster's weight in a sum; a run may ask for more
+quorum = 0.5                  # the least part of a cluster's weight and clients in a sum; a run may ask for more
 largest_weight = 0.8          # the largest part of a sum that may be one client's
 max_parameters = 100_000_000  # the largest model
 max_members = 10_000          # the most clients of a run

@@ -33,7 +33,7 @@ class Run:
         profile: of its key pair.
         members: the certificate's name of every client, by the client's number.
         min_contributors: the fewest clients in a sum.
-        quorum: the least part of a cluster's weight in a sum.
+        quorum: the least part of a cluster's weight, and of its clients, in a sum.
         first: ranges [start, stop) of parameters that come first in every order.
     """
 

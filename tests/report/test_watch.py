@@ -117,6 +117,9 @@ def test_ctrl_c_ends_it_cleanly(run):
         line = process.stdout.readline()
         assert re.search(r"http://127\.0\.0\.1:\d+/", line)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        try:
+            _, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()  # or leaving the block would wait for ever
     assert process.returncode == 0
     assert "Traceback" not in errors

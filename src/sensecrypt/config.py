@@ -6,12 +6,14 @@ A preset bundles the choices that belong together; whatever is said explicitly g
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from sensecrypt import checks
+from sensecrypt.algo.leakage import DEFAULT_BINS, MAX_BINS
 from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
 from sensecrypt.tomlfile import read_toml, refuse_unknown
@@ -66,17 +68,33 @@ class RunConfig:
         layout: `prefix`, `blocks` or `individual`.
         profile: the parameter set of the encryption.
         key_mode: `dkms` (a key server decrypts) or `shared-key` (clients do).
+        weighting: who multiplies an update by its weight: the `client`, before encryption; or the `server`, ciphertext
+            by number, as FedAvg is written.
         rest: what clients do not encrypt is `padded`, so that only the key server can read its sum; or `plain`. Where
             nothing is said, it is plain with policy plaintext, and where clients share the key.
         sensitivities: what clients send for clustering: a keyed `sketch`, or the vector itself in the `clear`.
-        clustering: `auto`, or `none` for one model for all.
+        sensitivity_epsilon: ε of the Gaussian noise on what clients send for clustering (Appendix G); 0: no noise.
+        sensitivity_delta: δ of that noise.
+        sensitivity_clip: G, the length that vectors are clipped to before noise is added.
+        sensitivity_noise: what ε protects: the whole `vector`, as Appendix G is written; or one `sample` of the client,
+            whose share of the vector is clipped.
+        gradient: where sensitivities are computed: at the model that the round starts from (`start`), as "during
+            training" reads; or at the client's own model after it (`trained`), as Algorithm 2 writes.
+        clustering: `auto`; `ap`, Affinity Propagation as the paper has it; `k-means`; or `none` for one model for all.
+        clusters: of `k-means`; 0: the number with the best silhouette.
         objective: `protect` or `balance`.
+        normalise: over which masks the two objectives of `balance` are scaled to [0, 1]: `all` masks; those within the
+            `budget`; or the `feasible` ones, which meet every constraint.
+        beta: the weights of cost and protection in `balance`.
         budget: what a device may encrypt: by the `paper` from CPUs and bandwidth; or what keeps the round's `deadline`.
+        bandwidth: what budgets take a device's bandwidth to be: as `declared`, or as `measured` by the aggregator from
+            the delay of a client's first answer and the bytes that it transmitted.
         slack: of the deadline, relative to the slowest client's round without encryption.
         grace: of the deadline, in seconds; the longer of both counts.
         B: of the security floor.
         C: of the security floor.
         max_mi: bound on the mutual information in bits; negative: none.
+        bins: of the mutual information.
         on_infeasible: `error`, `budget` or `security`.
         always_encrypt: the `classifier` and parameters that start at zero, whatever their sensitivity; or `nothing`.
         sensitivity_samples: samples that a round's sensitivities are computed on; 0: all.
@@ -92,6 +110,7 @@ class RunConfig:
         workers: processes that play the clients.
         cpus: of the devices, dealt out in turn; several rows: round by round, the last one stays.
         bandwidths: of the devices in megabytes a second, likewise.
+        ghz: clock speed of the devices' processors, likewise.
         server_cpus: of aggregator and key server.
     """
 
@@ -109,16 +128,27 @@ class RunConfig:
     layout: Literal["prefix", "blocks", "individual"] = "prefix"
     profile: str = "paillier-2048"
     key_mode: Literal["dkms", "shared-key"] = "dkms"
+    weighting: Literal["client", "server"] = "client"
     rest: Literal["padded", "plain"] = "padded"
     sensitivities: Literal["sketch", "clear"] = "sketch"
-    clustering: Literal["auto", "none"] = "auto"
+    sensitivity_epsilon: float = 0.0
+    sensitivity_delta: float = 1e-5
+    sensitivity_clip: float = 1.0
+    sensitivity_noise: Literal["vector", "sample"] = "vector"
+    gradient: Literal["start", "trained"] = "trained"
+    clustering: Literal["auto", "ap", "k-means", "none"] = "auto"
+    clusters: int = 0
     objective: Literal["protect", "balance"] = "protect"
+    normalise: Literal["all", "budget", "feasible"] = "all"
+    beta: tuple[float, float] = (1.0, 1.0)
     budget: Literal["paper", "deadline"] = "deadline"
+    bandwidth: Literal["declared", "measured"] = "declared"
     slack: float = 0.1
     grace: float = 1.0
     B: float = 1.3
     C: float = 0.7
     max_mi: float = 2.0
+    bins: int = DEFAULT_BINS
     on_infeasible: Literal["error", "budget", "security"] = "security"
     always_encrypt: Literal["classifier", "nothing"] = "classifier"
     sensitivity_samples: int = 512
@@ -133,6 +163,7 @@ class RunConfig:
     workers: int = 2
     cpus: Rows = ((24, 16, 12, 10, 8),)
     bandwidths: Rows = ((50, 45, 40, 35, 30),)
+    ghz: Rows = ((1.0,),)
     server_cpus: float = 104  # the paper's server
 
     def __post_init__(self) -> None:
@@ -140,6 +171,14 @@ class RunConfig:
         for name in ("clients", "rounds", "order_refresh", "min_contributors", "local_epochs", "batch_size", "workers"):
             checks.whole(name, getattr(self, name), low=1)
         checks.whole("seed", self.seed, low=0)
+        checks.whole("clusters", self.clusters, low=0, high=self.clients)
+        checks.whole("bins", self.bins, low=1, high=MAX_BINS)
+        checks.number("max_mi", self.max_mi, low=-math.inf)
+        for each in self.beta:
+            checks.number("beta", each, low=0.0, open_low=True)
+        checks.number("sensitivity_epsilon", self.sensitivity_epsilon, low=0.0, high=1.0)
+        checks.number("sensitivity_delta", self.sensitivity_delta, low=0.0, high=0.5, open_low=True)
+        checks.number("sensitivity_clip", self.sensitivity_clip, low=0.0, open_low=True)
         checks.number("quorum", self.quorum, low=0.0, high=1.0, open_low=True)
         checks.number("learning_rate", self.learning_rate, low=0.0, open_low=True)
         checks.number("momentum", self.momentum, low=0.0, high=1.0)
@@ -150,10 +189,10 @@ class RunConfig:
         checks.whole("sensitivity_samples", self.sensitivity_samples, low=0)
         checks.number("B", self.B, low=0.0)
         checks.number("C", self.C, low=0.0, high=1.0)
-        for name in ("cpus", "bandwidths"):
+        for name in ("cpus", "bandwidths", "ghz"):
             rows = getattr(self, name)
-            if not rows or not all(rows) or min(map(min, rows)) <= 0:
-                raise InvalidInput(name, "are not all positive numbers", "give every device more than 0")
+            if not rows or not all(rows) or not all(0 < each < math.inf for row in rows for each in row):
+                raise InvalidInput(name, "are not all finite numbers above 0", "give every device more than 0")
         profile = get_profile(self.profile)
         if self.layout == "individual" and profile.slots > 1:
             fix = "choose profile paillier-2048-scalar, or layout blocks or prefix"
@@ -172,10 +211,8 @@ class RunConfig:
 
     def devices(self, number: int) -> list[Device]:
         """What every client has in that round."""
-        cpus, bandwidths = (rows[min(max(number, 0), len(rows) - 1)] for rows in (self.cpus, self.bandwidths))
-        return [
-            Device(cpus[client % len(cpus)], bandwidths[client % len(bandwidths)]) for client in range(self.clients)
-        ]
+        now = [rows[min(max(number, 0), len(rows) - 1)] for rows in (self.cpus, self.bandwidths, self.ghz)]
+        return [Device(*(row[client % len(row)] for row in now)) for client in range(self.clients)]
 
 
 def make_config(settings: Mapping[str, Any]) -> RunConfig:
@@ -205,9 +242,13 @@ def read_config(path: Path | None, changes: Mapping[str, Any]) -> RunConfig:
 def to_settings(config: RunConfig) -> dict[str, Any]:
     """All settings as plain values, for JSON."""
     return {
-        key: [list(row) for row in value] if isinstance(value, tuple) else value
+        key: _plain(value) if isinstance(value, tuple) else value
         for key, value in dataclasses.asdict(config).items()
     }
+
+
+def _plain(value: tuple[Any, ...]) -> list[Any]:
+    return [_plain(each) if isinstance(each, tuple) else each for each in value]
 
 
 def _convert(key: str, value: Any, kind: Any) -> Any:
@@ -215,15 +256,18 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
     if get_origin(kind) is Literal:
         return checks.choice(key, str(value), get_args(kind))
     try:
-        if get_origin(kind) is tuple:
+        if kind == Rows:
             return _rows(value)
-        if kind is int and isinstance(value, float) and value != int(value):
+        if get_origin(kind) is tuple:
+            return _pair(value)
+        if kind is int and isinstance(value, float) and not value.is_integer():
             raise ValueError("not whole")
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise ValueError("another type")
         return kind(value)
     except (TypeError, ValueError):
-        name = "numbers" if get_origin(kind) is tuple else {int: "a whole number", float: "a number"}.get(kind, "text")
+        names = {Rows: "numbers", tuple[float, float]: "two numbers", int: "a whole number", float: "a number"}
+        name = names.get(kind, "text")
         raise InvalidInput(key, f"is {value!r}", f"give {name}") from None
 
 
@@ -234,3 +278,9 @@ def _rows(value: Any) -> Rows:
     elif not any(isinstance(row, (list, tuple)) for row in value):
         value = [value]
     return tuple(tuple(float(part) for part in row) for row in value)
+
+
+def _pair(value: Any) -> tuple[float, float]:
+    """Two numbers: `"1,0.5"`, or a list."""
+    first, second = value.split(",") if isinstance(value, str) else value
+    return float(first), float(second)

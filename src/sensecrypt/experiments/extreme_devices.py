@@ -251,9 +251,9 @@ def _ratios(rows: Rows, network: str) -> Iterator[Verdict]:
     yield Verdict(
         f"{network}: the HE ratio falls with the CPUs among clients 1-8, down to {lowest:.1%}",
         f"{_percents(shares)} (objectives normalised over {_READS[used]}); no mask meets all constraints for "
-        f"{_infeasible(rows, network, used)}, which then encrypt their whole budget{beyond}. Reproduced: falls at every "
-        f"step by more than {LEVEL:.0%} of itself and ends within {NEAR:.0%} of {lowest:.1%}; in shape: never rises by "
-        f"more than {LEVEL:.0%} of itself and ends below half of its start",
+        f"{_infeasible(rows, network, used)}, which then encrypt their whole budget{beyond}. Reproduced: falls at "
+        f"every step by more than {LEVEL:.0%} of itself and ends within {NEAR:.0%} of {lowest:.1%}; in shape: never "
+        f"rises by more than {LEVEL:.0%} of itself and ends below half of its start",
         outcome,
     )
     words = "; ".join(f"{_READS[reading]}: {_percents(_shares(rows, network, reading))}" for reading in READINGS)

@@ -165,6 +165,7 @@ class Selection:
         budget_blocks: blocks that the budget allows.
         decided_by: "objective" if no constraint moved the answer, else the one that did.
         feasible: whether all constraints hold.
+        gap: how much lower the objective of another feasible mask could be, at most; 0: this one is the optimum.
     """
 
     mask: Mask
@@ -174,6 +175,7 @@ class Selection:
     budget_blocks: int
     decided_by: Decision
     feasible: bool
+    gap: float = 0.0
 
     @property
     def blocks(self) -> int:

@@ -67,7 +67,7 @@ def mutual_information(weights: npt.ArrayLike, mask: Mask | npt.ArrayLike, *, bi
     encrypted = np.bincount(binned[hidden.ravel()], minlength=bins)
     encrypted[zero] = 0
     looks_zero = counts[zero] + encrypted.sum()
-    bits = _unconditional(counts, zero) + _xlog2x(encrypted).sum() - _xlog2x(looks_zero)
+    bits = _unconditional(counts, zero) + xlog2x(encrypted).sum() - xlog2x(looks_zero)
     return max(0.0, float(bits) / binned.size)
 
 
@@ -99,11 +99,11 @@ def curve_of_bins(in_order: BinVector, zero: int) -> checks.FloatVector:
     size = in_order.size
     counts = np.bincount(in_order, minlength=zero + 1)
     constant = _unconditional(counts, zero)
-    steps = np.diff(_xlog2x(np.arange(counts.max() + 1)))
+    steps = np.diff(xlog2x(np.arange(counts.max() + 1)))
     encrypted = np.zeros(counts.size, dtype=np.int64)  # of each bin, before the chunk
     looks_zero, entropy_gain = counts[zero], 0.0  # M, and the sum of e·log e, before the chunk
     curve = np.empty(size + 1)
-    curve[0] = (constant - _xlog2x(looks_zero)) / size
+    curve[0] = (constant - xlog2x(looks_zero)) / size
     for start in range(0, size, _CHUNK):
         chunk = in_order[start : start + _CHUNK]
         in_chunk = np.bincount(chunk, minlength=counts.size)
@@ -111,7 +111,7 @@ def curve_of_bins(in_order: BinVector, zero: int) -> checks.FloatVector:
         moves = chunk != zero
         change[~moves] = 0.0
         gains, zeros = entropy_gain + np.cumsum(change), looks_zero + np.cumsum(moves)
-        curve[start + 1 : start + 1 + chunk.size] = (gains - _xlog2x(zeros) + constant) / size
+        curve[start + 1 : start + 1 + chunk.size] = (gains - xlog2x(zeros) + constant) / size
         encrypted += in_chunk
         looks_zero, entropy_gain = zeros[-1], gains[-1]
     curve[curve < 0] = 0.0  # rounding
@@ -132,14 +132,20 @@ def _unconditional(counts: checks.IntVector, zero: int) -> float:
     total = int(counts.sum())
     others = counts.copy()
     others[zero] = 0
-    return float(total * np.log2(total) - _xlog2x(others).sum())
+    return float(total * np.log2(total) - xlog2x(others).sum())
 
 
-def _xlog2x(count: npt.NDArray[np.int64]) -> checks.FloatVector:
+def xlog2x(count: npt.NDArray[np.int64]) -> checks.FloatVector:
     """x·log2(x) with 0·log 0 = 0."""
     value = count.astype(np.float64)
     result: checks.FloatVector = value * np.log2(np.maximum(value, 1.0))
     return result
+
+
+def leakage_allowance(counts: checks.IntVector, zero: int, bound: float) -> float:
+    """The largest Σ_{x≠z} e_x·log e_x − M·log M with which I stays within `bound` bits."""
+    size = int(counts.sum())
+    return size * bound - _unconditional(counts, zero) + 1e-9  # as sums of so many terms round
 
 
 def check_bound(max_mi: float | None, weights: npt.ArrayLike | None) -> float | None:

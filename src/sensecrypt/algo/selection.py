@@ -1,21 +1,25 @@
-"""What a client encrypts (paper, "Model Parameter Selection Optimization Problem"), exactly and without a solver.
+"""What a client encrypts (paper, "Model Parameter Selection Optimization Problem"), without a solver.
 
-Every block costs one ciphertext, so among all masks of K blocks the K most sensitive ones protect most, and the
-optimum over the 2^N masks is one of the N + 1 prefixes of the sensitivity order. Along these prefixes cost, coverage
-and mutual information are three curves; the answer is read off them.
+Every block costs one ciphertext, so among all masks of K blocks the K most sensitive ones protect most: without a bound
+on the mutual information the optimum over the 2^N masks is one of the N + 1 prefixes of the sensitivity order, and is
+read off it. With a bound that this prefix breaks, `leakage_constraint` finds the optimum, with a stated gap. Where
+blocks hold several parameters, or an `order` or `always` is given, the masks that compete are the prefixes alone.
 
-The paper's objectives are scaled to [0, 1] over all masks (f̄₁ = K/N, f̄₂ = coverage):
+The objectives, f₁ = K blocks and f₂ = their sensitivity:
 
 * `balance` (the paper): minimise β₁·f̄₁ − β₂·f̄₂; of equals, the cheapest;
-* `protect`: maximise f̄₂; of equals, the one that encrypts most.
+* `protect`: maximise f₂; of equals, the one that encrypts most.
 
-The mutual information is not monotone in K and is constrained on the sensitivity-ordered masks only.
+f̄ = (f − f^min) / (f^max − f^min), and the paper does not say over which masks the extremes are taken. `normalise`:
+
+* `all`: over all masks: f₁ in 0 … N, f₂ in 0 … the whole sensitivity;
+* `budget`: over the masks that the budget allows: f₁ in 0 … ⌊αN⌋, f₂ in 0 … what the best of them protects;
+* `feasible`: over the masks that meet every constraint. An f with one value only is left out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Literal, cast
 
 import numpy as np
@@ -23,11 +27,14 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.algo.leakage import DEFAULT_BINS, bin_weights, check_bound, curve_of_bins, mutual_information
+from sensecrypt.algo.leakage_constraint import Goal
+from sensecrypt.algo.mask_search import Chosen, Extremes, LeakageSearch, PrefixSearch
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.errors import InfeasibleSelection, InvalidInput
 from sensecrypt.types import BoolVector, Decision, Mask, Selection
 
 Objective = Literal["balance", "protect"]
+Normalise = Literal["all", "budget", "feasible"]
 OnInfeasible = Literal["error", "budget", "security"]
 
 
@@ -47,6 +54,7 @@ def select(
     max_mi: float | None = None,
     weights: npt.ArrayLike | None = None,
     beta: tuple[float, float] = (1.0, 1.0),
+    normalise: Normalise = "all",
     block: int = 1,
     order: npt.ArrayLike | None = None,
     always: npt.ArrayLike | None = None,
@@ -64,28 +72,30 @@ def select(
         max_mi: η, the bound on the mutual information in bits; needs `weights`.
         weights: N numbers; without `max_mi` they only make the result report the mutual information.
         beta: weights of cost and protection in the objective `balance`.
-        block: parameters a ciphertext.
+        normalise: over which masks `balance` scales its objectives: `all`, `budget` or `feasible`.
+        block: parameters per ciphertext.
         order: a permutation of the parameters: blocks are cut along it, and only prefixes of it are considered.
-        always: one bool a parameter: what must be encrypted whatever its sensitivity; part of the security floor. Along
-            an `order`, the shortest prefix that holds all of it.
+        always: one bool per parameter: what must be encrypted whatever its sensitivity; part of the security floor.
+            Along an `order`, the shortest prefix that holds all of it.
         objective: `balance` or `protect`.
         on_infeasible: `error`; `budget`, all that the budget allows, and `always`; or `security`, the fewest blocks
             that meet the security floor and the leakage bound, whatever the budget.
         bins: of the mutual information.
 
     Raises:
-        InfeasibleSelection: no number of blocks meets all constraints, and `on_infeasible` is `error`.
+        InfeasibleSelection: no mask meets all constraints, and `on_infeasible` is `error`.
     """
     gains = checks.sensitivity_vector("sensitivity", sensitivity)
     floor = security_floor(budget, B=B, C=C)
     checks.whole("block", block, low=1, high=gains.size)
     slots = None if order is None else checks.permutation("order", order, gains.size)
-    cost_weight, gain_weight = (checks.number("beta", each, low=0.0, open_low=True) for each in beta)
+    beta = (_weight(beta[0]), _weight(beta[1]))
     bound = check_bound(max_mi, weights)
     if weights is not None:
         weights = checks.finite_vector("weights", weights)
         checks.same_length("weights", weights, gains.size, "sensitivity")
     checks.choice("objective", objective, ("balance", "protect"))
+    checks.choice("normalise", normalise, ("all", "budget", "feasible"))
     checks.choice("on_infeasible", on_infeasible, ("error", "budget", "security"))
 
     block_gains = _block_sums(gains if slots is None else gains[slots], block)
@@ -99,45 +109,73 @@ def select(
             ranked_gains = block_gains[ranking]
         forced = int(np.flatnonzero(wanted[ranking]).max(initial=-1)) + 1
     coverage = _running_share(ranked_gains)
-    allowed = math.floor(budget * total)
-    constraints = {"budget": _up_to(allowed, total), "security": coverage >= floor}
-    constraints["security"][:forced] = False
-    curve = None
+    search = PrefixSearch(coverage, floor, forced=forced, every_mask=slots is None and always is None)
     if bound is not None and weights is not None:
-        parameters, ends = _parameters_in_order(ranking, slots, block, gains.size)
         binned, zero = bin_weights(weights, bins=bins)
-        curve = curve_of_bins(binned[parameters], zero)[ends]
-        constraints["mi"] = curve <= bound
-
-    score = None
-    if objective == "balance":
-        score = np.linspace(0.0, cost_weight, total + 1)
-        score -= gain_weight * coverage
-    chosen = _best(constraints, score)
-    decided_by: Decision
-    if feasible := chosen is not None:
-        decided_by = _decided_by(chosen, constraints, score)
-    else:
-        needed = {name: int(holds.argmax()) for name, holds in constraints.items() if name != "budget"}
-        if on_infeasible == "error":
-            raise InfeasibleSelection(
-                budget=allowed, needed_for_security=needed["security"], needed_for_mi=needed.get("mi"), total=total
-            )
-        if on_infeasible == "budget":
-            chosen, decided_by = max(allowed, forced), "budget"
+        if block == 1 and slots is None and always is None:
+            search = LeakageSearch(coverage, floor, ranking=ranking, bins=binned, zero=zero, bound=bound)
         else:
-            chosen = int(_all(constraints, without="budget").argmax())
-            decided_by = "mi" if needed.get("mi", 0) > needed["security"] else "security"
+            parameters, ends = _parameters_in_order(ranking, slots, block, gains.size)
+            tight = curve_of_bins(binned[parameters], zero)[ends] <= bound
+            search = PrefixSearch(coverage, floor, forced=forced, tight=tight)
 
-    flags = np.zeros(total, dtype=bool)
-    flags[ranking[:chosen]] = True
+    allowed = math.floor(budget * total)
+    goal = _goal(search, objective, normalise, beta, allowed, floor)
+    chosen = None if goal is None else search.best(goal)
+    decided_by: Decision
+    if feasible := goal is not None and chosen is not None:
+        decided_by = "mi" if chosen.flags is not None else search.decided_by(chosen.count, goal)
+    elif on_infeasible == "error":
+        raise InfeasibleSelection(
+            budget=allowed,
+            needed_for_security=search.needed_for_security,
+            needed_for_mi=search.needed_for_mi,
+            total=total,
+        )
+    elif on_infeasible == "budget":
+        chosen, decided_by = Chosen(max(allowed, forced)), "budget"
+    else:
+        chosen = search.best(Goal(1.0, 0.0, total, floor)) or Chosen(total)
+        decided_by = "security" if chosen.count == search.needed_for_security else "mi"
+
+    flags = chosen.flags
+    if flags is None:
+        flags = np.zeros(total, dtype=bool)
+        flags[ranking[: chosen.count]] = True
     mask = Mask(flags, gains.size, block, slots)
     mi = None
-    if curve is not None:
-        mi = float(curve[chosen])
-    elif weights is not None:
+    if weights is not None:
         mi = mutual_information(weights, mask, bins=bins)
-    return Selection(mask, float(coverage[chosen]), floor, mi, allowed, decided_by, feasible)
+        if bound is not None and feasible:
+            mi = min(mi, bound)  # as sums of so many terms round
+    return Selection(mask, search.covered(chosen), floor, mi, allowed, decided_by, feasible, chosen.gap)
+
+
+def _weight(value: float) -> float:
+    return checks.number("beta", value, low=0.0, open_low=True)
+
+
+def _goal(
+    search: PrefixSearch,
+    objective: Objective,
+    normalise: Normalise,
+    beta: tuple[float, float],
+    allowed: int,
+    floor: float,
+) -> Goal | None:
+    """What one block costs and what the whole sensitivity is worth; None: no mask is feasible."""
+    if objective == "protect":
+        return Goal(0.0, 1.0, allowed, floor)
+    if normalise == "all":
+        return Goal(beta[0] / search.total, beta[1], allowed, floor)
+    extremes: Extremes | None = (0, allowed), (0.0, float(search.coverage[allowed]))
+    if normalise == "feasible":
+        extremes = search.extremes(allowed)
+    if extremes is None:
+        return None
+    (fewest, most_blocks), (least, most) = extremes
+    cost = beta[0] / (most_blocks - fewest) if most_blocks > fewest else 0.0
+    return Goal(cost, beta[1] / (most - least) if most > least else 0.0, allowed, floor)
 
 
 def _wanted_blocks(always: npt.ArrayLike, slots: checks.IntVector | None, block: int, size: int) -> BoolVector:
@@ -175,39 +213,3 @@ def _parameters_in_order(
     ends = np.arange(ranking.size + 1) * block
     ends[np.flatnonzero(ranking == ranking.size - 1)[0] + 1 :] -= ranking.size * block - size  # the short last block
     return in_slots if slots is None else slots[in_slots], ends
-
-
-def _up_to(last: int, total: int) -> BoolVector:
-    """True for the counts 0 … last of 0 … total."""
-    allowed = np.zeros(total + 1, dtype=bool)
-    allowed[: last + 1] = True
-    return allowed
-
-
-def _all(constraints: Mapping[str, BoolVector], *, without: str | None = None) -> BoolVector:
-    """Where every constraint holds, one of them left out."""
-    return cast(BoolVector, np.logical_and.reduce([holds for name, holds in constraints.items() if name != without]))
-
-
-def _best(
-    constraints: Mapping[str, BoolVector], score: checks.FloatVector | None, *, without: str | None = None
-) -> int | None:
-    """The feasible number of blocks with the lowest score, or without a score the largest feasible one."""
-    feasible = _all(constraints, without=without)
-    if not feasible.any():
-        return None
-    if score is None:
-        return feasible.size - 1 - int(feasible[::-1].argmax())
-    return int(np.where(feasible, score, np.inf).argmin())
-
-
-def _decided_by(chosen: int, constraints: Mapping[str, BoolVector], score: checks.FloatVector | None) -> Decision:
-    """The constraint without which the answer would be another; "objective" if it is the unconstrained optimum."""
-    free = constraints["budget"].size - 1 if score is None else int(score.argmin())
-    if free == chosen:
-        return "objective"
-    for name in constraints:
-        if _best(constraints, score, without=name) != chosen:
-            return cast(Decision, name)
-    # Two constraints ask for the very same count: name the first that the unconstrained optimum breaks.
-    return cast(Decision, next(name for name, holds in constraints.items() if not holds[free]))

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
 
 from sensecrypt.algo.budget import encryption_budgets
-from sensecrypt.algo.selection import select
+from sensecrypt.algo.selection import Normalise, select
 from sensecrypt.assess.protection import Protection
 from sensecrypt.assess.table import attack_rows
 from sensecrypt.attacks.cohort import client_of_round, samples_at
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Normalise = Literal["all", "budget", "feasible"]
 READINGS: tuple[Normalise, ...] = get_args(Normalise)
 PAPERS = "zero-fill"  # the attacker of the paper
 SMALL, LARGE = "LeNet-5, MNIST", "ResNet-50, CIFAR-100"

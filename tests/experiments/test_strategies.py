@@ -13,7 +13,7 @@ SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
 
 def row(first, share, adversary, mi, leacc, lnacc):
     shown = {"model": "resnet50", "first": first, "share": share, "adversary": adversary, "mi": mi, "mi_50": 2 * mi}
-    return {**shown, "seeds": 4, "leacc": leacc, "lnacc": lnacc}
+    return {**shown, "seeds": 10, "leacc": leacc, "lnacc": lnacc}
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_other_numbers_of_bins_stand_beside(rows):
 
 
 def test_cells_of_one_network_are_put_together_and_networks_are_judged_apart(rows):
-    half = [{**each, "lnacc": 0.0, "seeds": 12} for each in rows if each["adversary"] == "zero-fill"]
+    half = [{**each, "lnacc": 0.0, "seeds": 30} for each in rows if each["adversary"] == "zero-fill"]
     assert "plaintext 1.00/0.25" in judge([*rows, *half])[3].measured
     both = [*rows, *({**each, "model": "lenet5"} for each in changed(rows, "low", "lnacc", 0.3))]
     assert [verdict.outcome for verdict in judge(both)][:8] == [verdict.outcome for verdict in judge(rows)]
@@ -74,6 +74,27 @@ def test_cells_of_one_network_are_put_together_and_networks_are_judged_apart(row
 def test_two_clients_are_too_little_to_tell(rows):
     few = [{**each, "seeds": 2} for each in rows]
     assert [verdict.outcome for verdict in judge(few)] == ["too little to tell"] * 7 + ["beyond"]
+
+
+def test_with_few_labels_only_what_is_missed_by_far_is_told(rows):
+    few = [{**each, "seeds": 4} for each in rows]
+    assert [verdict.outcome for verdict in judge(few)[3:7]] == [
+        "too little to tell",
+        "reproduced",  # by 0.4, where chance explains 0.22
+        "too little to tell",
+        "too little to tell",
+    ]
+    assert "40 labels per point, fewer than 100" in judge(few)[3].measured
+    assert judge(changed(few, "low", "lnacc", 0.5))[3].outcome == "not reproduced"
+    assert judge(changed(few, "low", "lnacc", 0.5))[4].outcome == "too little to tell"
+
+
+def test_twice_as_much_is_meant_up_to_a_parameter(rows):
+    late = [
+        {**each, "lnacc": 0.1 if each["share"] > 0.15 else 1.0} if each["first"] == "random" else each for each in rows
+    ]
+    late = [{**each, "share": 0.19999} if each["share"] == 0.2 else each for each in late]
+    assert judge(late)[5].outcome == "reproduced"
 
 
 def test_labels_that_are_told_present_again_are_a_matter_of_shape(rows):

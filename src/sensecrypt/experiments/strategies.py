@@ -123,7 +123,7 @@ def _resnet50(classes: int, seed: int) -> nn.Module:
     *layers, head = build_model(LARGE, seed=seed).children()
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return nn.Sequential(*layers, nn.Linear(head.in_features, classes))
+        return nn.Sequential(*layers, nn.Linear(next(head.parameters()).shape[1], classes))
 
 
 def draw(rows: Rows) -> Figure:

@@ -57,7 +57,7 @@ class ClusterPeers(Peers):
         self._alike = list(alike)
 
     @property
-    def alike(self) -> list[Gradient]:  # type: ignore[override]
+    def alike(self) -> list[Gradient]:
         """Of the others in the cluster; none, if the client is alone."""
         return self._alike
 

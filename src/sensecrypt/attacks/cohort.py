@@ -18,7 +18,7 @@ from sensecrypt.attacks.observation import Observation, Samples
 from sensecrypt.attacks.synthetic import Images, SyntheticClient
 from sensecrypt.checks import IntVector
 from sensecrypt.errors import InvalidInput
-from sensecrypt.models import mean_gradient, set_vector
+from sensecrypt.models import get_vector, mean_gradient, set_vector
 
 Model = npt.NDArray[np.float32]
 
@@ -96,16 +96,19 @@ def after_local_steps(
         rng: shuffles.
     """
     checks.whole("steps", steps, low=1)
-    weights, waiting = before, np.empty(0, dtype=np.int64)
+    set_vector(network, before)
+    network.eval()
+    parameters = list(network.parameters())
+    waiting = np.empty(0, dtype=np.int64)
     for _ in range(steps):
         if waiting.size == 0:
             waiting = rng.permutation(len(data[1]))
         chosen, waiting = torch.from_numpy(waiting[:batch]), waiting[batch:]
-        set_vector(network, weights)
-        weights = (weights - learning_rate * mean_gradient(network, data[0][chosen], data[1][chosen])).astype(
-            np.float32
-        )
-    return weights
+        loss = nn.functional.cross_entropy(network(data[0][chosen]), data[1][chosen])
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+                parameter -= learning_rate * gradient
+    return get_vector(network)
 
 
 def mean_model(models: Sequence[Model], samples: Sequence[int]) -> Model:

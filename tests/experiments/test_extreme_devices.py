@@ -104,7 +104,10 @@ def test_the_reading_of_the_spec_is_judged_the_others_stand_beside(rows):
 
 
 def test_infeasible_clients_and_impossible_ratios_are_told(rows):
-    assert "1 of 3 clients (1 CPUs), which then encrypt their whole budget." in judge(rows)[0].measured
+    told = judge(rows)[0].measured
+    assert "for 1 of 3 clients (with 1 CPUs), which then encrypt their whole budget. Reproduced" in told
+    met = changed(rows, "feasible", True, kind="share", cpus=1.0)
+    assert "some mask meets all constraints for each of 3 clients" in judge(met)[0].measured
     assert "a budget of 1/32 allows no 5.7%" in judge(rows)[5].measured
 
 

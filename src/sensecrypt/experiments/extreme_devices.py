@@ -249,9 +249,8 @@ def _ratios(rows: Rows, network: str) -> Iterator[Verdict]:
     beyond = f"; a budget of 1/{round(1 / budgets[-1])} allows no {lowest:.1%}" if lowest > budgets[-1] * 1.01 else ""
     yield Verdict(
         f"{network}: the HE ratio falls with the CPUs among clients 1-8, down to {lowest:.1%}",
-        f"{_percents(shares)} (objectives normalised over {_READS[used]}); no mask meets all constraints for "
-        f"{_infeasible(rows, network, used)}, which then encrypt their whole budget{beyond}. Reproduced: falls at "
-        f"every step by more than {LEVEL:.0%} of itself and ends within {NEAR:.0%} of {lowest:.1%}; in shape: never "
+        f"{_percents(shares)} (objectives normalised over {_READS[used]}); {_infeasible(rows, network, used)}"
+        f"{beyond}. Reproduced: falls at every step by more than {LEVEL:.0%} of itself and ends within {NEAR:.0%} of {lowest:.1%}; in shape: never "
         f"rises by more than {LEVEL:.0%} of itself and ends below half of its start",
         outcome,
     )
@@ -334,8 +333,13 @@ def _infeasible(rows: Rows, network: str, reading: str) -> str:
     every = [row for cpus in devices for row in _chosen(rows, network, reading, cpus)]
     without = [cpus for cpus in devices if not all(row["feasible"] for row in _chosen(rows, network, reading, cpus))]
     many = sum(not row["feasible"] for row in every)
-    which = f" ({', '.join(f'{cpus:g}' for cpus in without)} CPUs)" if without else ""
-    return f"{many} of {len(every)} clients{which}"
+    if not many:
+        return f"some mask meets all constraints for each of {len(every)} clients"
+    which = ", ".join(f"{cpus:g}" for cpus in without)
+    return (
+        f"no mask meets all constraints for {many} of {len(every)} clients (with {which} CPUs), which then encrypt their "
+        "whole budget"
+    )
 
 
 def _mean(rows: Sequence[Any], key: str) -> float:

@@ -78,8 +78,10 @@ class Budgets:
                     slack=self._config.slack,
                     grace=self._config.grace,
                 )
-            # No block may be encrypted by fewer than `min_contributors`: one alone could be told by subtraction where
-            # the rest is plain, and where it is padded by a member who sends what overflows, or does not.
-            rank = min(self._config.min_contributors, members.size)
-            budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
+            if self._config.layout == "prefix":
+                # Members encrypt prefixes of one order, so equal budgets are equal blocks: with the largest budgets
+                # lowered to that of rank `min_contributors`, no block is encrypted by fewer. A block of one client can
+                # be read by subtraction where the rest is plain, and where it is blinded by a member who overflows it.
+                rank = min(self._config.min_contributors, members.size)
+                budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
         return budgets

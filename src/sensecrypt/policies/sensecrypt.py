@@ -21,6 +21,9 @@ def choose(situation: Situation) -> Choice:
         always=situation.always,
         objective=situation.objective,
         on_infeasible=situation.on_infeasible,
+        bins=situation.bins,
+        beta=situation.beta,
+        normalise=situation.normalise,
     )
     return Choice(found.mask, found.mi, found.decided_by, found.feasible)
 

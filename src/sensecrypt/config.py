@@ -77,9 +77,9 @@ class RunConfig:
             summary also says what it is worth as local differential privacy. The encrypted sums that make the
             importance order carry no noise: nobody sees one client's.
         sensitivity_delta: δ of that noise.
-        sensitivity_clip: G, the length that vectors are clipped to before noise is added; absolute. Noise grows with it,
-            so choose about the length of a usual vector: the MLP's is 0.09 on digits and 0.03 on MNIST at its initial
-            model, a sample's part 0.17 and 0.06.
+        sensitivity_clip: G, the length that vectors are clipped to before noise is added; absolute. Noise grows with
+            it, so choose about the length of a usual vector: the MLP's is 0.09 on digits and 0.03 on MNIST at its
+            initial model, a sample's part 0.17 and 0.06.
         sensitivity_noise: what ε protects: the whole `vector`, as Appendix G is written: N(0, σ²G²) per number; or one
             `sample` of the client's n, each of whose parts w·g is clipped to G: N(0, σ²(2G/n)²) per number.
         gradient: where sensitivities are computed: at the model that the round starts from (`start`), as "during
@@ -251,8 +251,7 @@ def read_config(path: Path | None, changes: Mapping[str, Any]) -> RunConfig:
 def to_settings(config: RunConfig) -> dict[str, Any]:
     """All settings as plain values, for JSON."""
     return {
-        key: _plain(value) if isinstance(value, tuple) else value
-        for key, value in dataclasses.asdict(config).items()
+        key: _plain(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(config).items()
     }
 
 

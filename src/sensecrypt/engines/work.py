@@ -22,6 +22,7 @@ from sensecrypt.engines.jacobian import jacobian_map
 from sensecrypt.engines.layers import encrypted_by_layer
 from sensecrypt.engines.memo import timed
 from sensecrypt.engines.meter import MeteredKey
+from sensecrypt.engines.noise import noise_is_on, per_sample_noise
 from sensecrypt.engines.training import Fit, train
 from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import SenseCryptError
@@ -185,14 +186,9 @@ def clustering_gains(world: World, client: int, vector: Vector) -> tuple[checks.
         facts["pass_seconds"] = seconds
         start = work_seconds()
         gains = sensitivity(vector, gradient).astype(np.float64)
-        if config.sensitivity_epsilon > 0:
+        if noise_is_on(config):
             gains = dp_noise(gains, clip=clip, epsilon=noise[0], delta=noise[1])
     return gains, {**facts, "sensitivity_seconds": seconds + work_seconds() - start}
-
-
-def per_sample_noise(config: RunConfig) -> bool:
-    """Whether clients clip every sample's part of their sensitivities, and add noise that protects one sample."""
-    return config.sensitivity_epsilon > 0 and config.sensitivity_noise == "sample"
 
 
 def seal_ranking(world: World, client: int, vector: Vector, round_: Round, seed: bytes) -> Done:

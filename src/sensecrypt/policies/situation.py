@@ -26,8 +26,8 @@ class Situation:
         weights: its model, or in the prefix layout the cluster's, likewise.
         gradient: of the loss over its data, at `weights` or at the model that the round started from; None for a policy
             that does not ask for it.
-        sensitivity: |w·g| of every parameter where the gradient was computed, or in the prefix layout the cluster's mean of it, so that members with
-            equal budgets choose alike; None like `gradient`.
+        sensitivity: |w·g| of every parameter, w being where the gradient was computed; or in the prefix layout the
+            cluster's mean of it, so that members with equal budgets choose alike; None like `gradient`.
         budget: α, the share of the model that its device may encrypt.
         ratio: the share of the model that a method without budgets encrypts.
         block: parameters a ciphertext.

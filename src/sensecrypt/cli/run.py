@@ -20,7 +20,7 @@ from sensecrypt.cli.report import report_at_end
 from sensecrypt.config import PRESETS, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
-from sensecrypt.report.words import count
+from sensecrypt.report.words import count, noise_words
 
 if TYPE_CHECKING:
     from sensecrypt.engines.local import OnRound
@@ -146,6 +146,8 @@ def show(config: RunConfig, result: Outcome, folder: Path) -> None:
         f"{summary['wall_seconds']:.1f} s here; in {folder}",
         soft_wrap=True,
     )
+    if summary["sensitivity_noise"] is not None:
+        console.print(noise_words(summary["sensitivity_noise"]), soft_wrap=True)
 
 
 def _percent(accuracy: float | None) -> str:

@@ -249,6 +249,22 @@ def pace(
     )
 
 
+def answer_bandwidth(record: Record, device: Device) -> float:
+    """Megabytes per second of a client's answer as whoever waits for it measures them: its bytes by its whole delay.
+
+    The delay is all that the client does until the last byte has arrived, so computing counts, too.
+
+    Args:
+        record: of this answer alone, with its `bytes_up`.
+        device: of the client.
+    """
+    steps = _steps(record, device)
+    size = _amount(record, "bytes_up")
+    if size == 0:
+        raise InvalidInput("record", "is of an answer without bytes", "pass one with bytes_up")
+    return size / 1e6 / (steps.train + steps.select + steps.encrypt + steps.upload)
+
+
 def _block_seconds(record: Record, prices: Prices | None, earlier: float | None) -> float:
     """What one ciphertext takes on one core: by its price, else as measured, else as measured before."""
     if prices is not None:

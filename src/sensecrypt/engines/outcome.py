@@ -11,6 +11,7 @@ import numpy as np
 
 from sensecrypt.config import RunConfig
 from sensecrypt.engines.clock import Prices, RoundTime, round_times, total_seconds
+from sensecrypt.engines.noise import noise_summary
 
 Record = dict[str, Any]
 
@@ -70,6 +71,7 @@ class Outcome:
             "wall_seconds": self.wall_seconds,
             "device_seconds": total_seconds(times),
             "crypto": self.config.crypto,
+            "sensitivity_noise": noise_summary(self.config, self.log),
             "bytes_up": sum(record.get("bytes_up", 0) for record in self.log),
             "bytes_down": sum(record.get("bytes_down", 0) for record in self.log),
         }

@@ -63,6 +63,7 @@ def refuse_local_only(config: RunConfig) -> None:
         "key_mode": config.key_mode if config.key_mode != "dkms" else "",
         "crypto": config.crypto if config.crypto != "real" else "",
         "messages": config.messages if config.messages == "keep" else "",
+        "weighting": config.weighting if config.weighting != "client" else "",
     }
     for setting, value in why.items():
         if value:

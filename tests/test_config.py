@@ -86,7 +86,11 @@ def test_the_rest_is_padded_wherever_somebody_can_unpad_it():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"rest": "padded"}, {"profile": "ckks-8192", "layout": "blocks"}, {"profile": "paillier-2048", "layout": "blocks"}],
+    [
+        {"rest": "padded"},
+        {"profile": "ckks-8192", "layout": "blocks"},
+        {"profile": "paillier-2048", "layout": "blocks"},
+    ],
 )
 def test_the_server_weighs_only_what_it_can_multiply(settings):
     assert make_config({"preset": "paper", **settings}).weighting == "client"

@@ -250,8 +250,7 @@ def read_config(path: Path | None, changes: Mapping[str, Any]) -> RunConfig:
 def to_settings(config: RunConfig) -> dict[str, Any]:
     """All settings as plain values, for JSON."""
     return {
-        key: _plain(value) if isinstance(value, tuple) else value
-        for key, value in dataclasses.asdict(config).items()
+        key: _plain(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(config).items()
     }
 
 

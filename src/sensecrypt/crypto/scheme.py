@@ -59,7 +59,7 @@ class EncryptionKey(Protocol):
 
 @runtime_checkable
 class MultiplyingKey(EncryptionKey, Protocol):
-    """The public side of a scheme whose ciphertexts can be multiplied by a number: of profiles that say `multiplies`."""
+    """The public side of a scheme whose ciphertexts can be multiplied by a number: its profiles say `multiplies`."""
 
     def multiply(self, a: Ciphertexts, factor: int) -> Ciphertexts:
         """Ciphertexts of the values times a whole number; the caller keeps the products within their slots."""

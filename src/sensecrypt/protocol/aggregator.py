@@ -55,7 +55,9 @@ class RoundSum:
         flags, factor = upload.mask.flags, self._round.factor(sender)
         if upload.mask.blocks:
             try:
-                ciphertexts = upload.ciphertexts if self._multiply is None else self._multiply(upload.ciphertexts, factor)
+                ciphertexts = (
+                    upload.ciphertexts if self._multiply is None else self._multiply(upload.ciphertexts, factor)
+                )
                 self._encrypted.add(ciphertexts, np.flatnonzero(flags))
             except InvalidCiphertext as error:
                 raise Rejected(f"client {sender}: {error.problem}") from None

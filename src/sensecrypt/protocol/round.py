@@ -91,4 +91,6 @@ class Round:
             checks.whole("factors", factor, low=1, high=2**40)
         total = sum(factors.values())
         if any(abs(factors[client] / total - weight) > 1e-9 for client, weight in self.weights.items()):
-            raise InvalidInput("factors", "are not in the proportion of the weights", "pass n_i for weights n_i / Σ n_j")
+            raise InvalidInput(
+                "factors", "are not in the proportion of the weights", "pass n_i for weights n_i / Σ n_j"
+            )

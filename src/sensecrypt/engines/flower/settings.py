@@ -67,4 +67,6 @@ def refuse_local_only(config: RunConfig) -> None:
     }
     for setting, value in why.items():
         if value:
-            raise InvalidInput(setting, f"{value} is for one machine", "use sensecrypt run, or leave it out in a fleet")
+            instead = "set weighting=client" if setting == "weighting" else "leave it out"  # a preset may set it
+            fix = f"use sensecrypt run, or {instead} in a fleet"
+            raise InvalidInput(setting, f"{value} is for one machine", fix)

@@ -16,6 +16,7 @@ def test_what_is_said_goes_above_the_preset_and_the_preset_above_the_defaults():
         "clear",
     )
     assert make_config({"preset": "paper", "sensitivities": "sketch"}).sensitivities == "sketch"
+    assert (make_config({}).weighting, paper.weighting) == ("client", "server")
 
 
 def test_text_is_converted_to_the_keys_type():
@@ -81,3 +82,23 @@ def test_the_rest_is_padded_wherever_somebody_can_unpad_it():
     assert make_config({"preset": "paper", "rest": "padded"}).padded
     with pytest.raises(InvalidInput, match="without a key server"):
         make_config({"key_mode": "shared-key", "rest": "padded"})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rest": "padded"},
+        {"profile": "ckks-8192", "layout": "blocks"},
+        {"profile": "paillier-2048", "layout": "blocks"},
+    ],
+)
+def test_the_server_weighs_only_what_it_can_multiply(settings):
+    assert make_config({"preset": "paper", **settings}).weighting == "client"
+    with pytest.raises(InvalidInput, match="paillier-2048-slot64 and rest plain, or weighting client") as error:
+        make_config({"preset": "paper", "weighting": "server", **settings})
+    assert error.value.argument == "weighting"
+
+
+def test_the_server_can_weigh_with_the_key_shared_or_not():
+    for key_mode in ("dkms", "shared-key"):
+        assert make_config({"preset": "paper", "key_mode": key_mode}).weighting == "server"

@@ -32,6 +32,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "sensitivities": "sketch",
         "sensitivity_samples": 512,
         "key_mode": "dkms",
+        "weighting": "client",
         "rest": "padded",
     },
     "paper": {
@@ -44,6 +45,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "sensitivities": "clear",
         "sensitivity_samples": 0,
         "key_mode": "dkms",
+        "weighting": "server",
         "rest": "plain",
     },
 }
@@ -69,7 +71,8 @@ class RunConfig:
         profile: the parameter set of the encryption.
         key_mode: `dkms` (a key server decrypts) or `shared-key` (clients do).
         weighting: who multiplies an update by its weight: the `client`, before encryption; or the `server`, ciphertext
-            by number, as FedAvg is written.
+            by number, as FedAvg is written. That takes slots of 64 bits, for sums are as many times larger as there
+            are samples, and a rest that is plain. Where nothing is said and these are not given, it is the client.
         rest: what clients do not encrypt is `padded`, so that only the key server can read its sum; or `plain`. Where
             nothing is said, it is plain with policy plaintext, and where clients share the key.
         sensitivities: what clients send for clustering: a keyed `sketch`, or the vector itself in the `clear`.
@@ -209,6 +212,9 @@ class RunConfig:
         if self.rest == "padded" and self.key_mode == "shared-key":
             fix = "choose rest plain, or key_mode dkms"
             raise InvalidInput("rest", "cannot be padded without a key server to take the pads off", fix)
+        if self.weighting == "server" and not _server_can_weigh(self.profile, self.rest):
+            fix = "choose profile paillier-2048-scalar or paillier-2048-slot64 and rest plain, or weighting client"
+            raise InvalidInput("weighting", f"server is not for {profile.name} with rest {self.rest}", fix)
         if self.randomness == "ahead" and profile.scheme != "paillier":
             fix = "choose randomness fresh, or a paillier profile"
             raise InvalidInput("randomness", f"cannot be made ahead for {profile.name}", fix)
@@ -237,6 +243,8 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     nobody_unpads = settings["key_mode"] == "shared-key"
     if (nobody_unpads or settings.get("policy") == "plaintext") and "rest" not in explicit:
         settings["rest"] = "plain"
+    if "weighting" not in explicit and not _server_can_weigh(settings["profile"], settings["rest"]):
+        settings["weighting"] = "client"
     return RunConfig(**settings)
 
 
@@ -253,6 +261,12 @@ def to_settings(config: RunConfig) -> dict[str, Any]:
     return {
         key: _plain(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(config).items()
     }
+
+
+def _server_can_weigh(profile: str, rest: str) -> bool:
+    """Whether the aggregator can multiply what clients send by their sample counts, and add it up."""
+    chosen = get_profile(profile)
+    return chosen.multiplies and chosen.slot_bits == 64 and rest == "plain"
 
 
 def _plain(value: tuple[Any, ...]) -> list[Any]:

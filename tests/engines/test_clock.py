@@ -126,6 +126,20 @@ def test_prices_replace_what_was_measured():
     assert CLIENT["encrypt_seconds"] == 2.0  # nor is the record itself changed
 
 
+def test_multiplying_and_adding_known_numbers_are_the_servers():
+    weighed = server(0, multiply_seconds=5.0, multiplied_blocks=40, add_plain_seconds=0.5, plain_added_blocks=8)
+    assert only([client(0, 0), weighed]).server_seconds == (12.0 + 5.5) / 2
+    prices = Prices(encrypt=1.0, add=0.5, decrypt=2.0, multiply=0.25, add_plain=0.125)
+    assert only([client(0, 0), weighed], prices=prices).server_seconds == (84.0 + 10.0 + 1.0) / 2
+
+
+@pytest.mark.parametrize("prices", [Prices(1.0, 0.5, 2.0), Prices(1.0, 0.5, 2.0, multiply=0.25)])
+def test_what_has_no_price_is_not_free(prices):
+    with pytest.raises(InvalidInput, match="have none for operation"):
+        only([server(0, multiplied_blocks=40, plain_added_blocks=8)], prices=prices)
+    assert only([server(0)], prices=prices).server_seconds == 84.0 / 2
+
+
 def test_half_the_speed_doubles_the_work_and_not_the_transfer():
     whole = only([client(0, 0)], [Device(cpus=4, bandwidth=10, ghz=2)]).clients[0]
     half = only([client(0, 0)], [Device(cpus=4, bandwidth=10, ghz=1)]).clients[0]
@@ -221,6 +235,9 @@ def test_prices_are_no_gifts():
     with pytest.raises(InvalidInput) as error:
         Prices(encrypt=1.0, add=-0.5, decrypt=1.0)
     assert error.value.argument == "add"
+    with pytest.raises(InvalidInput) as error:
+        Prices(encrypt=1.0, add=0.5, decrypt=1.0, multiply=-0.5)
+    assert error.value.argument == "multiply"
 
 
 # Paces.

@@ -28,7 +28,14 @@ from sensecrypt.types import Device
 SETUP = -1  # the number of what comes before the first round
 
 _SEALING = ("seal_seconds", "encrypt_seconds", "order_seal_seconds", "order_encrypt_seconds")
-_SERVING = ("aggregate_seconds", "add_seconds", "open_seconds", "decrypt_seconds")
+_SERVING = (
+    "aggregate_seconds",
+    "add_seconds",
+    "open_seconds",
+    "decrypt_seconds",
+    "multiply_seconds",
+    "add_plain_seconds",
+)
 
 Record = Mapping[str, Any]
 
@@ -41,25 +48,40 @@ class Prices:
         encrypt: to make one.
         add: to add one to a sum.
         decrypt: to open one.
+        multiply: to multiply one by a client's weight; None: nobody measured it, and it cannot be charged.
+        add_plain: to add a known number to one; None: likewise.
     """
 
     encrypt: float
     add: float
     decrypt: float
+    multiply: float | None = None
+    add_plain: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse prices that would pay for being charged."""
-        for name in ("encrypt", "add", "decrypt"):
-            checks.number(name, getattr(self, name), low=0.0)
+        for name, price in vars(self).items():
+            if price is not None or name not in ("multiply", "add_plain"):
+                checks.number(name, price, low=0.0)
+
+    def cost(self, operation: str, blocks: float) -> float:
+        """What so many ciphertexts cost."""
+        price: float | None = getattr(self, operation)
+        if price is None and blocks:
+            fix = "measure it: measure_prices, or stock_prices"
+            raise InvalidInput("prices", f"have none for operation {operation}", fix)
+        return (price or 0.0) * blocks
 
     def charge(self, record: Record) -> Record:
         """The record with its cryptography at these prices, instead of at what was measured."""
         return {
             **record,
-            "encrypt_seconds": self.encrypt * _amount(record, "encrypted_blocks"),
-            "order_encrypt_seconds": self.encrypt * _amount(record, "order_blocks"),
-            "add_seconds": self.add * _amount(record, "added_blocks"),
-            "decrypt_seconds": self.decrypt * _amount(record, "decrypted_blocks"),
+            "encrypt_seconds": self.cost("encrypt", _amount(record, "encrypted_blocks")),
+            "order_encrypt_seconds": self.cost("encrypt", _amount(record, "order_blocks")),
+            "add_seconds": self.cost("add", _amount(record, "added_blocks")),
+            "decrypt_seconds": self.cost("decrypt", _amount(record, "decrypted_blocks")),
+            "multiply_seconds": self.cost("multiply", _amount(record, "multiplied_blocks")),
+            "add_plain_seconds": self.cost("add_plain", _amount(record, "plain_added_blocks")),
         }
 
 

@@ -72,7 +72,18 @@ class Parties:
         members = np.flatnonzero(labels == cluster)
         total = int(self.samples[members].sum())
         weights = {int(client): int(self.samples[client]) / total for client in members}
-        return Round(RUN_NAME, number, cluster, purpose, self.size, get_profile(self.config.profile), weights, attempt)
+        factors = {int(client): int(self.samples[client]) for client in members}
+        return Round(
+            RUN_NAME,
+            number,
+            cluster,
+            purpose,
+            self.size,
+            get_profile(self.config.profile),
+            weights,
+            attempt,
+            factors if self.config.weighting == "server" else None,
+        )
 
     def charge(self, server: Record, start: float, rest: str) -> None:
         """Note what the servers spent since `start`: on cryptography as the meter says, on the rest as measured."""
@@ -85,6 +96,13 @@ class Parties:
             "decrypt_seconds": spent.seconds["decrypt"],
             "decrypted_blocks": spent.blocks["decrypt"],
         }
+        if self.config.weighting == "server":
+            charged |= {
+                "multiply_seconds": spent.seconds["multiply"],
+                "multiplied_blocks": spent.blocks["multiply"],
+                "add_plain_seconds": spent.seconds["add_plain"],
+                "plain_added_blocks": spent.blocks["add_plain"],
+            }
         grow(server, charged)
 
 

@@ -245,6 +245,10 @@ class TestSettings:
             ({"sensecrypt.settings.key_mode": "shared-key"}, "is for one machine"),
             ({"sensecrypt.settings.crypto": "calibrated"}, "is for one machine"),
             ({"sensecrypt.settings.messages": "keep"}, "is for one machine"),
+            (
+                {"sensecrypt.settings.preset": "paper"},
+                "weighting: server is for one machine; use sensecrypt run, or set weighting=client",
+            ),
         ],
     )
     def test_what_a_fleet_cannot_do_is_refused(self, more, fault):

@@ -62,7 +62,6 @@ def select(
     objective: Objective = "balance",
     on_infeasible: OnInfeasible = "error",
     bins: int = DEFAULT_BINS,
-    normalise: Normalise = "all",
 ) -> Selection:
     """Choose the blocks to encrypt within the budget, above the security floor and below the leakage bound.
 
@@ -83,7 +82,6 @@ def select(
         on_infeasible: `error`; `budget`, all that the budget allows, and `always`; or `security`, the fewest blocks
             that meet the security floor and the leakage bound, whatever the budget.
         bins: of the mutual information.
-        normalise: over which masks the two objectives of `balance` are scaled to [0, 1].
 
     Raises:
         InfeasibleSelection: no mask meets all constraints, and `on_infeasible` is `error`.
@@ -100,7 +98,6 @@ def select(
     checks.choice("objective", objective, ("balance", "protect"))
     checks.choice("normalise", normalise, ("all", "budget", "feasible"))
     checks.choice("on_infeasible", on_infeasible, ("error", "budget", "security"))
-    checks.choice("normalise", normalise, ("all", "budget", "feasible"))
 
     block_gains = _block_sums(gains if slots is None else gains[slots], block)
     total = block_gains.size

@@ -1,7 +1,7 @@
 """Several methods in one scenario: the same data, devices and training, one row each.
 
 The paper's fairness rule holds unless it is switched off: MaskCrypt's mask is as large as the union of SenseCrypt's
-masks under the same preset, if both take part.
+masks under the same preset and settings, if both take part.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def compare(
     ours: dict[tuple[str, str, str], Prices] = {}
     memo = folder / TRAINING
     rows: dict[str, dict[str, Any]] = {}
-    unions: dict[str, float] = {}
+    unions: dict[tuple[str, ...], float] = {}
     for contestant in sorted(contestants, key=lambda each: each.policy != "sensecrypt"):
         config = configs[contestant.name]
         matched = match_union and contestant.policy == "maskcrypt" and "ratio" not in {**common, **contestant.settings}
-        if matched and contestant.preset in unions:
-            config = contestant.configure({**settings, "ratio": unions[contestant.preset]}, crypto)
+        if matched and contestant.variant in unions:
+            config = contestant.configure({**settings, "ratio": unions[contestant.variant]}, crypto)
         own = problem if _same_problem(config, next(iter(configs.values()))) else None
 
         def on_round(number: int, *_: float, name: str = contestant.name, rounds: int = config.rounds) -> None:
@@ -85,8 +85,8 @@ def compare(
         make_folder(memo)
         prices = _our_prices(config, ours)
         result = run_local(config, place, problem=own, resume=going_on, on_round=on_round, memo=memo, prices=prices)
-        if contestant.policy == "sensecrypt" and contestant.preset not in unions:
-            unions[contestant.preset] = result.union_share
+        if contestant.policy == "sensecrypt":
+            unions[contestant.variant] = result.union_share
         rows[contestant.name] = _row(contestant, result, stock if contestant.stock(config) else None)
     first = next(iter(configs.values()))
     report = {

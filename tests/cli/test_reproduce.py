@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from sensecrypt.cli import main
 from sensecrypt.experiments import catalogue
+from sensecrypt.experiments.item import OUTCOMES, Verdict
 from tests.experiments.toy import Counting
 
 SPEC = '[quick]\nvalues = [1, 2]\ndataset = "digits"\n[full]\nvalues = [1]\ndataset = "digits"\n'
@@ -32,6 +34,15 @@ def test_an_item_is_measured_drawn_and_judged(tmp_path, toy):
     assert "2 of them" in answer.output
     assert "reproduced" in answer.output
     assert sorted(path.name for path in (tmp_path / "out" / "toy").iterdir()) == ["figure.png", "rows.csv", "rows.json"]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_every_outcome_can_be_shown(tmp_path, toy, monkeypatch, outcome):
+    item = replace(toy.item, judge=lambda _: [Verdict("squares", "two of them", outcome)])
+    monkeypatch.setattr(catalogue, "ITEMS", {"toy": item})
+    answer = call(tmp_path, "toy")
+    assert answer.exit_code == 0, answer.output
+    assert outcome.split()[-1] in answer.output
 
 
 def test_what_is_there_is_not_measured_again(tmp_path, toy):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from sensecrypt.errors import InvalidInput
 from sensecrypt.experiments import document
 from sensecrypt.experiments.catalogue import ITEMS
 from sensecrypt.experiments.document import write_document
+from sensecrypt.experiments.item import Verdict
 from sensecrypt.experiments.saved import write_rows
 from tests.experiments.toy import Counting, saved_toy
 
@@ -25,9 +27,18 @@ def test_every_verdict_figure_and_difference_is_in_it(tmp_path):
     assert "| squares \\| are squares | 3 of them | **reproduced** |" in text
     assert "Differs from the paper: smaller." in text
     assert "sensecrypt reproduce toy --quick" in text
-    assert "| [Squares](#toy) | Appendix Z | 1 |  |  |  |" in text
+    assert "| [Squares](#toy) | Appendix Z | 1 |  |  |  |  |" in text
     assert "Not measured yet: `other`." in text
     assert "* cores 2" in text
+
+
+def test_what_is_too_little_to_tell_is_counted_and_explained(tmp_path):
+    write_rows(tmp_path / "toy", saved_toy())
+    little = replace(TOY, judge=lambda _: [Verdict("squares", "one of them", "too little to tell")] * 2)
+    text = write_document([little], tmp_path, tmp_path / "results.md")
+    assert "| [Squares](#toy) | Appendix Z |  |  |  |  | 2 |" in text
+    assert "| squares | one of them | **too little to tell** |" in text
+    assert "*Too little to tell*: measured, but on" in text
 
 
 def test_the_same_rows_give_the_same_text(tmp_path):

@@ -16,11 +16,17 @@ from sensecrypt.cli.run import parse_settings
 from sensecrypt.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from sensecrypt.experiments.item import Item, Verdict
+    from sensecrypt.experiments.item import Item, Outcome, Verdict
     from sensecrypt.experiments.saved import Saved
     from sensecrypt.experiments.specs import Scaled
 
-_COLOURS = {"reproduced": "green", "reproduced in shape": "yellow", "not reproduced": "red", "beyond": "cyan"}
+_COLOURS: dict[Outcome, str] = {
+    "reproduced": "green",
+    "reproduced in shape": "yellow",
+    "not reproduced": "red",
+    "beyond": "cyan",
+    "too little to tell": "magenta",
+}
 
 
 @click.command()

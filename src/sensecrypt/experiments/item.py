@@ -19,7 +19,7 @@ Scalar = str | int | float | bool | None
 Row = dict[str, Scalar]
 Rows = Sequence[Mapping[str, Any]]
 Spec = Mapping[str, Any]
-Outcome = Literal["reproduced", "reproduced in shape", "not reproduced", "beyond"]
+Outcome = Literal["reproduced", "reproduced in shape", "not reproduced", "beyond", "too little to tell"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 
@@ -31,7 +31,8 @@ class Verdict:
         says: what the paper says; of an item of our own, what is asked.
         measured: the figures that answer it.
         outcome: `reproduced`; `reproduced in shape`: the trend, not the size; `not reproduced`; `beyond`: more than the
-            paper claims, or something it does not have.
+            paper claims, or something it does not have; `too little to tell`: measured, but on too few clients, rounds
+            or samples for a verdict.
     """
 
     says: str

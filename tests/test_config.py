@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from typing import Literal, get_origin, get_type_hints
+
 import pytest
 
 from sensecrypt import InvalidInput
-from sensecrypt.config import RunConfig, make_config, read_config, to_settings
+from sensecrypt.config import Rows, RunConfig, make_config, read_config, to_settings
 
 
 def test_what_is_said_goes_above_the_preset_and_the_preset_above_the_defaults():
@@ -58,12 +60,56 @@ def test_an_unknown_key_gets_the_nearest_match():
         ({"cpus": []}, "cpus"),
         ({"layout": "individual"}, "layout"),
         ({"C": 2}, "C"),
+        ({"beta": "1"}, "beta"),
+        ({"beta": [True, 1]}, "beta"),
+        ({"cpus": [True]}, "cpus"),
+        ({"bins": 0}, "bins"),
+        ({"sensitivity_epsilon": 2}, "sensitivity_epsilon"),
+        ({"sensitivity_epsilon": 1e-300}, "sensitivity_epsilon"),
+        ({"learning_rate": 1e300}, "learning_rate"),
+        ({"ghz": "1e-320"}, "ghz"),
     ],
 )
 def test_bad_settings_are_named(settings, argument):
     with pytest.raises(InvalidInput) as error:
         make_config(settings)
     assert error.value.argument == argument
+
+
+_NUMBERS = [
+    *("clients", "rounds", "seed", "ratio", "sensitivity_epsilon", "sensitivity_delta", "sensitivity_clip", "clusters"),
+    *("beta", "slack", "grace", "B", "C", "max_mi", "bins", "sensitivity_samples", "order_refresh", "min_contributors"),
+    *("quorum", "local_epochs", "batch_size", "learning_rate", "momentum", "workers", "cpus", "bandwidths", "ghz"),
+    "server_cpus",
+]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_every_number_is_finite(tmp_path, value):
+    kinds = get_type_hints(RunConfig)
+    assert set(_NUMBERS) == {key for key, kind in kinds.items() if kind is not str and get_origin(kind) is not Literal}
+    for key in _NUMBERS:
+        text = f"1,{value}" if key in ("beta", "cpus") else value
+        listed = f"[1.0, {value}]" if key == "beta" else f"[{value}]" if kinds[key] == Rows else value
+        (tmp_path / "run.toml").write_text(f"{key} = {listed}\n")
+        for path, changes in ((None, {key: text}), (tmp_path / "run.toml", {})):
+            with pytest.raises(InvalidInput) as error:
+                read_config(path, changes)
+            assert error.value.argument == key
+
+
+def test_an_error_is_one_line_whatever_was_written():
+    for settings in ({"rounds": "9" * 5000}, {"rounds": "1\n2"}, {"layout": "a\nb" * 1000}):
+        with pytest.raises(InvalidInput) as error:
+            make_config(settings)
+        assert len(str(error.value)) < 200
+        assert str(error.value).isprintable()
+
+
+def test_every_setting_has_a_sentence():
+    """What a setting does is told where it is defined."""
+    told = RunConfig.__doc__ or ""
+    assert [key for key in get_type_hints(RunConfig) if f"\n        {key}: " not in told] == []
 
 
 def test_bad_files_are_one_clear_error(tmp_path):

@@ -6,7 +6,6 @@ A preset bundles the choices that belong together; whatever is said explicitly g
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,8 @@ from sensecrypt.tomlfile import read_toml, refuse_unknown
 from sensecrypt.types import Device
 
 Rows = tuple[tuple[float, ...], ...]
+_TINY, _HUGE = 1e-6, 1e9  # what lies beyond is a slip of the pen, and overflows somewhere
+_SHOWN = 60  # characters of a value in an error
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {
@@ -191,26 +192,29 @@ class RunConfig:
         checks.whole("seed", self.seed, low=0)
         checks.whole("clusters", self.clusters, low=0, high=self.clients)
         checks.whole("bins", self.bins, low=1, high=MAX_BINS)
-        checks.number("max_mi", self.max_mi, low=-math.inf)
+        checks.number("max_mi", self.max_mi, low=-_HUGE, high=_HUGE)
         for each in self.beta:
-            checks.number("beta", each, low=0.0, open_low=True)
-        checks.number("sensitivity_epsilon", self.sensitivity_epsilon, low=0.0, high=1.0)
-        checks.number("sensitivity_delta", self.sensitivity_delta, low=0.0, high=0.5, open_low=True)
-        checks.number("sensitivity_clip", self.sensitivity_clip, low=0.0, open_low=True)
+            checks.number("beta", each, low=_TINY, high=_HUGE)
+        if self.sensitivity_epsilon != 0:  # for smaller ones, noise would overflow
+            checks.number("sensitivity_epsilon", self.sensitivity_epsilon, low=_TINY, high=1.0)
+        checks.number("sensitivity_delta", self.sensitivity_delta, low=1e-30, high=0.5)
+        checks.number("sensitivity_clip", self.sensitivity_clip, low=_TINY, high=1e6)
         checks.number("quorum", self.quorum, low=0.0, high=1.0, open_low=True)
-        checks.number("learning_rate", self.learning_rate, low=0.0, open_low=True)
+        checks.number("learning_rate", self.learning_rate, low=0.0, high=1e6, open_low=True)
         checks.number("momentum", self.momentum, low=0.0, high=1.0)
-        checks.number("slack", self.slack, low=0.0)
-        checks.number("grace", self.grace, low=0.0)
+        checks.number("slack", self.slack, low=0.0, high=_HUGE)
+        checks.number("grace", self.grace, low=0.0, high=_HUGE)
         checks.number("ratio", self.ratio, low=0.0, high=1.0)
-        checks.number("server_cpus", self.server_cpus, low=0.0, open_low=True)
+        checks.number("server_cpus", self.server_cpus, low=_TINY, high=_HUGE)
         checks.whole("sensitivity_samples", self.sensitivity_samples, low=0)
-        checks.number("B", self.B, low=0.0)
+        checks.number("B", self.B, low=0.0, high=_HUGE)
         checks.number("C", self.C, low=0.0, high=1.0)
         for name in ("cpus", "bandwidths", "ghz"):
             rows = getattr(self, name)
-            if not rows or not all(rows) or not all(0 < each < math.inf for row in rows for each in row):
-                raise InvalidInput(name, "are not all finite numbers above 0", "give every device more than 0")
+            if not rows or not all(rows):
+                raise InvalidInput(name, "are empty", "give a number for at least one device")
+            for each in (each for row in rows for each in row):
+                checks.number(name, each, low=_TINY, high=_HUGE)
         profile = get_profile(self.profile)
         if self.layout == "individual" and profile.slots > 1:
             fix = "choose profile paillier-2048-scalar, or layout blocks or prefix"
@@ -282,7 +286,7 @@ def _plain(value: tuple[Any, ...]) -> list[Any]:
 def _convert(key: str, value: Any, kind: Any) -> Any:
     """`value` as the key's type; text comes from the command line."""
     if get_origin(kind) is Literal:
-        return checks.choice(key, str(value), get_args(kind))
+        return checks.choice(key, _cut(str(value)), get_args(kind))
     try:
         if kind == Rows:
             return _rows(value)
@@ -296,7 +300,7 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
     except (TypeError, ValueError):
         names = {Rows: "numbers", tuple[float, float]: "two numbers", int: "a whole number", float: "a number"}
         name = names.get(kind, "text")
-        raise InvalidInput(key, f"is {value!r}", f"give {name}") from None
+        raise InvalidInput(key, f"is {_cut(repr(value))}", f"give {name}") from None
 
 
 def _rows(value: Any) -> Rows:
@@ -305,10 +309,22 @@ def _rows(value: Any) -> Rows:
         value = [row.split(",") for row in value.split(";")]
     elif not any(isinstance(row, (list, tuple)) for row in value):
         value = [value]
-    return tuple(tuple(float(part) for part in row) for row in value)
+    return tuple(tuple(map(_number, row)) for row in value)
 
 
 def _pair(value: Any) -> tuple[float, float]:
     """Two numbers: `"1,0.5"`, or a list."""
     first, second = value.split(",") if isinstance(value, str) else value
-    return float(first), float(second)
+    return _number(first), _number(second)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool):
+        raise ValueError("another type")
+    return float(value)
+
+
+def _cut(text: str) -> str:
+    """In one line, and not longer than a line."""
+    text = text if text.isprintable() else repr(text)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

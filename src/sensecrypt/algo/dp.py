@@ -104,7 +104,8 @@ def clip_rows(rows: npt.ArrayLike, clip: float) -> checks.FloatVector:
     values = np.asarray(rows, dtype=np.float64)
     if values.ndim != 2 or not np.isfinite(values).all():
         raise InvalidInput("rows", "are not a matrix of finite numbers", "check the training step for divergence")
-    return values / np.maximum(1.0, np.linalg.norm(values, axis=1, keepdims=True) / bound)
+    lengths = np.linalg.norm(values, axis=1, keepdims=True)
+    return np.asarray(values / np.maximum(1.0, lengths / bound), dtype=np.float64)
 
 
 def _dp_noise_with(

@@ -94,7 +94,8 @@ def load_fleet_state(folder: RunFolder) -> FleetState | None:
     header, tensors = checkpoint
     folder.forget_from(int(header["round"]))
     rest = {name: tensors[name] for name in ("labels", "samples", "rows", "latest")}
-    rest["bandwidths"] = tensors.get("bandwidths")
+    if "bandwidths" in tensors:
+        rest["bandwidths"] = tensors["bandwidths"]
     return FleetState(int(header["round"]), header["why"], int(header["size"]), header["initial"], **rest)
 
 

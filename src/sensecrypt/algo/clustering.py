@@ -6,7 +6,9 @@ measured fleets need (`docs/decisions/0003-clustering.md`):
 * AP's number of clusters depends on its *preference*, and the right one on the number of clients: at the customary
   median, 1,000 clients in 4 groups give 10 to 14 clusters. So AP's clusters are merged bottom-up, and of all levels the
   one with the best mean silhouette is taken.
-* AP finds clusters in noise, too. Below `min_silhouette` there is no structure, and all clients are one cluster.
+* AP finds clusters in noise, too. Below `min_silhouette` there is no structure, and all clients are one cluster; unless
+  all clusters are well apart on the lines between their means. With few samples per client, noise in 256 dimensions
+  lowers the silhouette of a split that has no doubtful client.
 * The aggregate of one client is that client's model: clusters below `min_size` join the nearest one.
 """
 
@@ -20,13 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
-from sensecrypt.algo.merging import Matrix, join_small, mean_silhouette, merge_levels
+from sensecrypt.algo.merging import Matrix, join_small, least_separation, mean_silhouette, merge_levels
 from sensecrypt.errors import InvalidInput
 from sensecrypt.types import Clusters
 
 Method = Literal["auto", "ap", "k-means"]
 
 MIN_SILHOUETTE = 0.35
+MIN_SEPARATION = 6.0  # standard deviations; the most in measured fleets without groups is 4.4
 SAMPLE = 1000
 MAX_K = 8
 _DAMPING = 0.7, 0.9  # the second where AP does not converge with the first
@@ -68,7 +71,8 @@ def cluster_clients(
         vectors: one row per client.
         random_state: seed of AP's tie-breaking, of K-means, and of the sample below.
         min_size: smaller clusters join the nearest; not with `ap`.
-        min_silhouette: a split that scores less is no structure: one cluster; not with `ap`, nor with `k`.
+        min_silhouette: a split that scores less is no structure: one cluster, unless all clusters have 30 members and
+            are 6 standard deviations apart; not with `ap`, nor with `k`.
         method: `auto`: AP, its clusters merged to the best silhouette; `ap`: AP alone with scikit-learn's defaults, as
             the paper has it; `k-means`: the comparison method of Appendix G.
         k: number of clusters of K-means; None: the one in 2 … 8 with the best silhouette.
@@ -106,7 +110,10 @@ def cluster_clients(
     if split.labels.max() == 0:
         return _one_cluster(rows, None, why)
     if split.silhouette < min_silhouette and not split.given:
-        return _one_cluster(rows, split.silhouette, f"no structure, silhouette below {min_silhouette:.2f}: {why}")
+        apart = least_separation(rows[sample], split.labels)
+        if apart < MIN_SEPARATION:
+            return _one_cluster(rows, split.silhouette, f"no structure, silhouette below {min_silhouette:.2f}: {why}")
+        why += f"; they are at least {apart:.1f} standard deviations apart"
     labels = _extend(rows, sample, distances, split)
     return _clusters(sample[_medoids(distances, split.labels)], labels, split.silhouette, why)
 
@@ -162,12 +169,12 @@ def _merged_affinity_propagation(distances: Matrix, min_size: int, seed: int) ->
     levels = list(merge_levels(distances, pieces))
     tried = f"affinity propagation{note} found {found.max() + 1} clusters"
     if pieces.max() < found.max():
-        tried += f", {found.max() - pieces.max()} of fewer than {min_size} clients joined the nearest"
+        tried += f", {found.max() - pieces.max()} of them with fewer than {min_size} clients joined the nearest"
     if not levels:
         return _Split(pieces, -1.0, pieces, f"{tried}: one cluster")
     silhouette, labels = max(reversed(levels), key=lambda level: level[0])  # of equals the fewest clusters
-    tried += f"; of 2 to {len(levels) + 1} merged by distance, {labels.max() + 1} have the best silhouette, "
-    return _Split(labels, silhouette, pieces, f"{tried}{silhouette:.2f}")
+    tried += f"; merged down to 2, the best silhouette is {silhouette:.2f} at {labels.max() + 1} clusters"
+    return _Split(labels, silhouette, pieces, tried)
 
 
 def _affinity_propagation(
@@ -204,7 +211,7 @@ def _k_means(rows: Matrix, distances: Matrix, k: int | None, min_size: int, seed
     asked = f"k = {k}" if k is not None else f"k = {counts[0]} … {counts[-1]}"
     tried = f"k-means with {asked}: {labels.max() + 1} clusters, silhouette {silhouette:.2f}"
     if k is not None and labels.max() + 1 < k:
-        tried += f"; {k - labels.max() - 1} of fewer than {min_size} clients joined the nearest"
+        tried += f"; {k - labels.max() - 1} with fewer than {min_size} clients joined the nearest"
     return _Split(labels, silhouette, labels, tried, given=k is not None)
 
 
@@ -228,9 +235,7 @@ def _medoids(distances: Matrix, labels: checks.IntVector) -> checks.IntVector:
     return np.array(medoids, dtype=np.int64)
 
 
-def _clusters(
-    exemplars: checks.IntVector, labels: checks.IntVector, silhouette: float | None, why: str
-) -> Clusters:
+def _clusters(exemplars: checks.IntVector, labels: checks.IntVector, silhouette: float | None, why: str) -> Clusters:
     """The result, with clusters numbered by first appearance."""
     first_seen = np.argsort([int((labels == cluster).argmax()) for cluster in range(exemplars.size)])
     return Clusters(np.argsort(first_seen)[labels], exemplars[first_seen], silhouette, why)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sensecrypt.algo.clustering import Matrix
+from sensecrypt.algo.merging import Matrix
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
 from sensecrypt.checks import IntVector

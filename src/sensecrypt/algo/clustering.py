@@ -5,10 +5,10 @@ measured fleets need (`docs/decisions/0003-clustering.md`):
 
 * AP's number of clusters depends on its *preference*, and the right one on the number of clients: at the customary
   median, 1,000 clients in 4 groups give 10 to 14 clusters. So AP's clusters are merged bottom-up, and of all levels the
-  one with the best mean silhouette is taken.
+  one with the best mean silhouette is taken; or a coarser one that is nearly as good and whose clusters are well apart.
 * AP finds clusters in noise, too. Below `min_silhouette` there is no structure, and all clients are one cluster; unless
-  all clusters are well apart on the lines between their means. With few samples per client, noise in 256 dimensions
-  lowers the silhouette of a split that has no doubtful client.
+  all clusters are large and well apart. With few samples per client, noise in 256 dimensions lowers the silhouette of
+  a split without any doubtful client.
 * The aggregate of one client is that client's model: clusters below `min_size` join the nearest one.
 """
 
@@ -29,7 +29,9 @@ from sensecrypt.types import Clusters
 Method = Literal["auto", "ap", "k-means"]
 
 MIN_SILHOUETTE = 0.35
-MIN_SEPARATION = 6.0  # standard deviations; the most in measured fleets without groups is 4.4
+MIN_SEPARATION = 6.0  # standard deviations; parts of one group of measured clients are up to 5.6 apart
+SILHOUETTE_TOLERANCE = 0.1  # a coarser level that is well apart may score so much less than the best
+LARGE = 30  # members of every cluster, where the separation is to count instead of the silhouette
 SAMPLE = 1000
 MAX_K = 8
 _DAMPING = 0.7, 0.9  # the second where AP does not converge with the first
@@ -44,6 +46,7 @@ class _Split:
     Attributes:
         labels: the cluster of each.
         silhouette: its mean silhouette.
+        apart: standard deviations between its nearest two clusters.
         pieces: the finer clusters that `labels` were merged from; the same where nothing was merged.
         tried: in words, what was tried and what of it was best.
         given: whether the number of clusters was given: then there is no silhouette to reach.
@@ -51,6 +54,7 @@ class _Split:
 
     labels: checks.IntVector
     silhouette: float
+    apart: float
     pieces: checks.IntVector
     tried: str
     given: bool = False
@@ -72,7 +76,7 @@ def cluster_clients(
         random_state: seed of AP's tie-breaking, of K-means, and of the sample below.
         min_size: smaller clusters join the nearest; not with `ap`.
         min_silhouette: a split that scores less is no structure: one cluster, unless all clusters have 30 members and
-            are 6 standard deviations apart; not with `ap`, nor with `k`.
+            are 6 standard deviations apart, on the sample below; not with `ap`, nor with `k`.
         method: `auto`: AP, its clusters merged to the best silhouette; `ap`: AP alone with scikit-learn's defaults, as
             the paper has it; `k-means`: the comparison method of Appendix G.
         k: number of clusters of K-means; None: the one in 2 … 8 with the best silhouette.
@@ -104,16 +108,14 @@ def cluster_clients(
     split = (
         _k_means(rows[sample], distances, k, min_size, seed)
         if method == "k-means"
-        else _merged_affinity_propagation(distances, min_size, seed)
+        else _merged_affinity_propagation(rows[sample], distances, min_size, seed)
     )
     why = split.tried + (f", on a sample of {SAMPLE:,} of {clients:,} clients" if clients > SAMPLE else "")
     if split.labels.max() == 0:
         return _one_cluster(rows, None, why)
-    if split.silhouette < min_silhouette and not split.given:
-        apart = least_separation(rows[sample], split.labels)
-        if apart < MIN_SEPARATION:
-            return _one_cluster(rows, split.silhouette, f"no structure, silhouette below {min_silhouette:.2f}: {why}")
-        why += f"; they are at least {apart:.1f} standard deviations apart"
+    separate = split.apart >= MIN_SEPARATION and np.bincount(split.labels).min() >= LARGE
+    if split.silhouette < min_silhouette and not separate and not split.given:
+        return _one_cluster(rows, split.silhouette, f"no structure, silhouette below {min_silhouette:.2f}: {why}")
     labels = _extend(rows, sample, distances, split)
     return _clusters(sample[_medoids(distances, split.labels)], labels, split.silhouette, why)
 
@@ -154,8 +156,8 @@ def _plain_affinity_propagation(rows: Matrix, seed: int) -> Clusters:
     return _clusters(_medoids(distances, labels), labels, silhouette, why)
 
 
-def _merged_affinity_propagation(distances: Matrix, min_size: int, seed: int) -> _Split:
-    """AP's clusters at the median preference, merged to the level with the best silhouette."""
+def _merged_affinity_propagation(rows: Matrix, distances: Matrix, min_size: int, seed: int) -> _Split:
+    """AP's clusters at the median preference, merged to the level with the best silhouette, or nearly so."""
     preference = float(np.median(-(distances[~np.eye(len(distances), dtype=bool)] ** 2)))
     for damping in _DAMPING:
         found, converged = _affinity_propagation(distances, preference, damping, _ITERATIONS, seed)
@@ -164,17 +166,26 @@ def _merged_affinity_propagation(distances: Matrix, min_size: int, seed: int) ->
     note = "" if converged else f", which did not converge in {_ITERATIONS} iterations,"
     if found is None:
         nobody = np.zeros(len(distances), dtype=np.int64)
-        return _Split(nobody, -1.0, nobody, f"affinity propagation{note} found no exemplars")
+        return _Split(nobody, -1.0, 0.0, nobody, f"affinity propagation{note} found no exemplars")
     pieces = join_small(distances, found, min_size)
     levels = list(merge_levels(distances, pieces))
     tried = f"affinity propagation{note} found {found.max() + 1} clusters"
     if pieces.max() < found.max():
         tried += f", {found.max() - pieces.max()} of them with fewer than {min_size} clients joined the nearest"
     if not levels:
-        return _Split(pieces, -1.0, pieces, f"{tried}: one cluster")
-    silhouette, labels = max(reversed(levels), key=lambda level: level[0])  # of equals the fewest clusters
-    tried += f"; merged down to 2, the best silhouette is {silhouette:.2f} at {labels.max() + 1} clusters"
-    return _Split(labels, silhouette, pieces, tried)
+        return _Split(pieces, -1.0, 0.0, pieces, f"{tried}: one cluster")
+    best, finest = max(reversed(levels), key=lambda level: level[0])  # of equals the fewest clusters
+    tried += f"; merged down to 2, the best silhouette is {best:.2f} at {finest.max() + 1} clusters"
+    for silhouette, labels in levels:
+        if labels.max() > finest.max() or silhouette < best - SILHOUETTE_TOLERANCE:
+            continue
+        apart = least_separation(rows, labels)
+        if MIN_SEPARATION <= apart < np.inf:
+            tried += f"; {labels.max() + 1} clusters are at least {apart:.1f} standard deviations apart"
+            return _Split(labels, silhouette, apart, pieces, tried)
+        if apart == np.inf and labels.max() == finest.max():
+            break  # clusters too small to judge by anything but the silhouette
+    return _Split(finest, best, 0.0, pieces, tried)
 
 
 def _affinity_propagation(
@@ -212,7 +223,7 @@ def _k_means(rows: Matrix, distances: Matrix, k: int | None, min_size: int, seed
     tried = f"k-means with {asked}: {labels.max() + 1} clusters, silhouette {silhouette:.2f}"
     if k is not None and labels.max() + 1 < k:
         tried += f"; {k - labels.max() - 1} with fewer than {min_size} clients joined the nearest"
-    return _Split(labels, silhouette, labels, tried, given=k is not None)
+    return _Split(labels, silhouette, least_separation(rows, labels), labels, tried, given=k is not None)
 
 
 def _extend(rows: Matrix, sample: checks.IntVector, distances: Matrix, split: _Split) -> checks.IntVector:

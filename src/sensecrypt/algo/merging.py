@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sensecrypt.checks import IntVector
 
 Matrix = npt.NDArray[np.float64]
-LEAST_TO_SEPARATE = 30  # members of a cluster; of fewer, halves say nothing
+LEAST_TO_JUDGE = 8  # members of a cluster; of fewer, halves say nothing
 
 
 def join_small(distances: Matrix, labels: IntVector, min_size: int) -> IntVector:
@@ -62,16 +62,14 @@ def mean_silhouette(distances: Matrix, labels: IntVector) -> float:
 
 
 def least_separation(rows: Matrix, labels: IntVector) -> float:
-    """How many standard deviations the nearest two clusters are apart; 0 where one of them has under 30 members.
+    """How many standard deviations the nearest two clusters of at least 8 members are apart; infinite without such two.
 
     Two clusters' members are projected on the line between the clusters' means. Noise in all other directions, which
     lowers silhouettes, does not count. Half of the members give the line, the other half is projected, and conversely:
     otherwise noise would separate any two clusters. A normal distribution cut in the middle has 2.6, a uniform one 3.5.
     """
-    if np.bincount(labels).min() < LEAST_TO_SEPARATE:
-        return 0.0
-    members = [rows[labels == cluster] for cluster in range(labels.max() + 1)]
-    return min((_separation(first, second) for first, second in combinations(members, 2)), default=0.0)
+    members = [rows[labels == cluster] for cluster, size in enumerate(np.bincount(labels)) if size >= LEAST_TO_JUDGE]
+    return min((_separation(first, second) for first, second in combinations(members, 2)), default=np.inf)
 
 
 def _separation(first: Matrix, second: Matrix) -> float:

@@ -254,7 +254,7 @@ class _Recording:
 
     def description(self, client: int) -> FloatVector | None:
         """Γ of the client's data at the initial model, where it was sent in the clear."""
-        if self.config.sensitivities != "clear" or self.config.clustering != "auto":
+        if self.config.sensitivities != "clear" or self.config.clustering == "none":
             return None
         return unseal_any(self.folder.message(SETUP, f"description-{client}"), "description")[1]["row"]
 

@@ -63,6 +63,7 @@ class Outcome:
         return {
             "model_sha256": self.model_sha256,
             "clusters": self.labels,
+            "why_clusters": self.why_clusters,
             "accuracy": _known_mean(self.accuracy),
             "accuracy_per_client": [None if math.isnan(each) else each for each in self.accuracy],
             "encrypted_share": _mean(self.played, "encrypted_share"),

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.algo.sketching import SEED_BYTES
 from sensecrypt.engines.budgets import measures_bandwidth
 from sensecrypt.engines.clock import SETUP, answer_bandwidth
 from sensecrypt.engines.flatmap import save_map
+from sensecrypt.engines.grouping import group_clients
 from sensecrypt.engines.noise import noise_facts
 from sensecrypt.engines.notes import grow
 from sensecrypt.engines.outcome import Record
@@ -26,7 +26,6 @@ from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.envelope import seal
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
-from sensecrypt.rng import derive_rng
 
 INDEX_BYTES = 4  # of a parameter's number, when an order is handed out
 
@@ -36,11 +35,10 @@ def set_up(parties: Parties, initial: Vector) -> tuple[State, list[Record]]:
     clients = range(parties.config.clients)
     facts: dict[int, Record] = {client: {"bytes_up": 0, "bytes_down": initial.nbytes} for client in clients}
     labels, why = np.zeros(parties.config.clients, dtype=np.int64), "clustering is off"
-    if parties.config.clustering == "auto":
+    if parties.config.clustering != "none":
         described = _describe_all(parties, initial)
         rows = np.array([each.row for each in described])
-        rng, least = derive_rng(parties.config.seed, "clustering"), max(2, parties.config.min_contributors)
-        clusters = cluster_clients(rows, random_state=rng, min_size=least)
+        clusters = group_clients(rows, parties.config)
         labels, why = clusters.labels, clusters.why
         save_map(parties.folder, rows)
         for client, each in enumerate(described):

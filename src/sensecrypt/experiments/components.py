@@ -175,7 +175,7 @@ def judge(rows: Rows) -> list[Verdict]:
         ),
         Verdict(
             "clustering is negligible (0.002 s, once)",
-            f"{number(ours['clustering'])} s for {FLEET} sketches with four preferences tried",
+            f"{number(ours['clustering'])} s for {FLEET} sketches, all merges of their clusters scored",
             "reproduced" if ours["clustering"] < 0.01 * client else "not reproduced",
         ),
         Verdict(

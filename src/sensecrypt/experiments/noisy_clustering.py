@@ -135,9 +135,7 @@ def _cluster(rows: Matrix, method: str, categories: int) -> Labels:
     if method == "ours":
         return cluster_clients(rows, random_state=0).labels
     if method == "K-means":
-        return cluster_clients(
-            rows, random_state=0, method="k-means", k=categories, min_silhouette=-1.0, min_size=1
-        ).labels
+        return cluster_clients(rows, random_state=0, method="k-means", k=categories, min_size=1).labels
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return np.asarray(AffinityPropagation(random_state=0).fit(rows).labels_, dtype=np.int64)

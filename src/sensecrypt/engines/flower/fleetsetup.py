@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.config import RunConfig
 from sensecrypt.engines.budgets import measures_bandwidth
 from sensecrypt.engines.clock import SETUP
@@ -21,13 +20,13 @@ from sensecrypt.engines.flower.partedsum import PartedSum
 from sensecrypt.engines.flower.roster import Roster
 from sensecrypt.engines.flower.settings import Settings
 from sensecrypt.engines.flower.wire import unpack
+from sensecrypt.engines.grouping import group_clients
 from sensecrypt.engines.noise import noise_facts
 from sensecrypt.engines.notes import grow
 from sensecrypt.engines.outcome import Record
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.policies import get_policy
 from sensecrypt.protocol.round import Round
-from sensecrypt.rng import derive_rng
 
 _PAUSE = 2.0
 _SAME = "give all the same code, model and seed"
@@ -61,11 +60,11 @@ def cluster_fleet(roster: Roster, settings: Settings) -> tuple[FleetState, RunCo
     here = np.array(list(agreeing))
     samples[here] = [each.samples for each in agreeing.values()]
     labels[here], why, rows = 0, "clustering is off", np.zeros((count, 0))
-    if config.clustering == "auto":
+    if config.clustering != "none":
         described = np.array([each.row for each in agreeing.values()])
-        rng, least = derive_rng(config.seed, "clustering"), max(2, config.min_contributors)
-        clusters = cluster_clients(described, random_state=rng, min_size=least)
+        clusters = group_clients(described, config)
         labels[here], why = clusters.labels, clusters.why
+        _LOG.info("%d cluster(s): %s", clusters.count, why)
         rows = np.zeros((count, described.shape[1]))
         rows[here] = described
     latest = np.full((int(labels.max()) + 1, 2), -1, dtype=np.int64)

@@ -75,7 +75,7 @@ class Member:
     def enrol(self, statement: Statement, sketch_seed: bytes) -> Parts:
         """Prove who this is, and describe its data for clustering: by a sketch that the key service turns."""
         config, row, facts = self._settings.config, np.empty(0), {}
-        if config.clustering == "auto":
+        if config.clustering != "none":
             if config.sensitivities == "clear" and not self._party.clear_sensitivities:
                 raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
             seed = sketch_seed if config.sensitivities == "sketch" else None

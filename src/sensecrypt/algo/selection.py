@@ -36,7 +36,6 @@ from sensecrypt.types import BoolVector, Decision, Mask, Selection
 Objective = Literal["balance", "protect"]
 Normalise = Literal["all", "budget", "feasible"]
 OnInfeasible = Literal["error", "budget", "security"]
-Normalise = Literal["all", "budget", "feasible"]
 
 
 def security_floor(budget: float, *, B: float, C: float) -> float:

@@ -180,7 +180,7 @@ def _under_covered(result: Result) -> float:
     size = result.vectors[0].size
     blocks = -(-size // min(get_profile(result.config.profile).slots, size))
     served = [record for record in result.log if "server" in record and record.get("union_share")]
-    return mean([record["lonely_blocks"] / (record["union_share"] * blocks) for record in served] or [0.0])
+    return float(mean([record["lonely_blocks"] / (record["union_share"] * blocks) for record in served] or [0.0]))
 
 
 def _ahead(result: Result) -> float:

@@ -169,8 +169,7 @@ def judge(rows: Rows) -> list[Verdict]:
         ),
         Verdict(
             "aggregation on the server (87.9 s) is comparable with encryption on a client",
-            f"{times['aggregation']} against {times['encryption']}: {apart:.2f} times, for {FLEET} uploads whose "
-            "ciphertexts are each multiplied by n_i / N and added",
+            f"{times['aggregation']} against {times['encryption']}: {apart:.2f} times, for {FLEET} uploads",
             "reproduced" if 0.5 < apart < 2 else "not reproduced",
         ),
         Verdict(

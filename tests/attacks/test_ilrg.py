@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from sensecrypt.attacks.completion import complete, complete_head
-from sensecrypt.attacks.ilrg import counts, counts_summing_to, ilrg
+from sensecrypt.attacks.ilrg import _embeddings, counts, counts_summing_to, ilrg
 from sensecrypt.attacks.signs import column_signs
 from sensecrypt.errors import InvalidInput
 
@@ -58,6 +58,42 @@ def test_a_bias_gradient_of_zero_saturates_instead_of_failing():
     nothing = np.zeros_like(matrix)
     guess = ilrg(nothing[:, :-1], nothing[:, -1], weight, bias, 9)
     assert guess == pytest.approx(9 * softmax(bias))
+
+
+def predicted(row, *, keep_direction):
+    """What iLRG takes the first class's embedding for, seen through a layer that passes single inputs on.
+
+    The layer scales inputs down so far that its softmax does not saturate: logits are the embedding, up to a constant.
+    """
+    inputs = len(row)
+    g_weight, weight = np.zeros((inputs, inputs)), 1e-10 * np.eye(inputs)
+    g_weight[0] = row
+    matrix = _embeddings(g_weight, np.zeros(inputs), keep_direction=keep_direction)
+    probabilities = softmax(matrix[0] @ weight.T)
+    return np.log(probabilities / probabilities[-1])
+
+
+def test_an_embedding_without_bias_gradient_is_capped_component_by_component_as_published():
+    # 3.2e-5, −4e-2 and 0 divided by 1e-64: every decimal exponent is cut to 10, leading digits stay.
+    assert predicted([3.2e-5, -4e-2, 0.0], keep_direction=False) == pytest.approx([3.2, -4.0, 0.0])
+    assert predicted([5e-7, 5.0, 0.0], keep_direction=False) == pytest.approx([5.0, 5.0, 0.0])
+
+
+def test_or_as_a_whole_if_asked_for():
+    assert predicted([3.2e-5, -4e-2, 0.0], keep_direction=True) == pytest.approx([8e-4, -1.0, 0.0])
+
+
+def test_an_exponent_is_cut_from_below_too():
+    quotients = _embeddings(np.array([[2e-30, 3e-4]]), np.array([1e-3]), keep_direction=False)
+    assert quotients == pytest.approx(np.array([[2e-10, 0.3]]))
+
+
+def test_where_no_quotient_is_extreme_both_ways_are_the_plain_quotient():
+    rng = np.random.default_rng(0)
+    g_weight, g_bias = rng.normal(size=(5, 7)), rng.normal(size=5)
+    for keep_direction in (False, True):
+        found = _embeddings(g_weight, g_bias, keep_direction=keep_direction)
+        assert found == pytest.approx(g_weight / g_bias[:, None])
 
 
 def test_a_layer_without_bias_is_refused():

@@ -18,7 +18,8 @@ from sensecrypt.data import load_dataset
 from sensecrypt.errors import InvalidInput
 from sensecrypt.rng import derive_rng
 
-NAMES = ["prior", "zero-fill", "stale-fill", "completion", "prototype", "sensitivity", "mask-only", "value-matching"]
+NAMES = ["prior", "zero-fill", "zero-fill-direction", "stale-fill", "completion"]
+NAMES += ["prototype", "sensitivity", "mask-only", "value-matching"]
 PLACED = NAMES[:-1]  # what they see has positions; the last has tests of its own
 SEEDS = range(20)
 
@@ -118,7 +119,7 @@ def without_bias(seed):
         return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10, bias=False))
 
 
-@pytest.mark.parametrize("name", ["zero-fill", "stale-fill", "completion", "sensitivity"])
+@pytest.mark.parametrize("name", ["zero-fill", "zero-fill-direction", "stale-fill", "completion", "sensitivity"])
 def test_a_classifier_without_bias_is_refused_by_whoever_reads_the_bias(name):
     digits = embedded()
     found = synthetic_client(without_bias, digits.train_images, digits.train_labels, classes=10, samples=20, seed=0)
@@ -139,6 +140,7 @@ def test_zero_fill_is_ilrg_where_nothing_is_hidden_and_so_are_the_others_that_fi
     found = client(trained=1)
     seen = found.observe(np.zeros(found.gradient.size, dtype=bool), clear_sensitivity=True)
     plain = ADVERSARIES["zero-fill"](seen)
+    assert ADVERSARIES["zero-fill-direction"](seen) == pytest.approx(plain)
     assert ADVERSARIES["stale-fill"](seen) == pytest.approx(plain)
     assert ADVERSARIES["completion"](seen) == pytest.approx(plain)
 
@@ -175,3 +177,13 @@ def test_a_trained_model_defeats_plaintext_ilrg_by_itself():
     _, late = mean_scores("zero-fill", "high", 0.0, trained=200)
     assert fresh > 0.7
     assert late < 0.3
+
+
+def test_the_two_ways_of_capping_differ_where_a_bias_gradient_is_hidden():
+    found = client()
+    bias = find_head(found.observation.build(), 10).bias
+    hidden = np.zeros(found.gradient.size, dtype=bool)
+    hidden[bias[:4]] = True
+    seen = found.observe(hidden)
+    first, second = (ADVERSARIES[name](seen) for name in ("zero-fill", "zero-fill-direction"))
+    assert np.abs(first - second).max() > 0.1

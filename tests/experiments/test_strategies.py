@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from sensecrypt.drawing import style, to_png
@@ -11,8 +12,8 @@ SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
 
 
 def row(first, share, adversary, mi, leacc, lnacc):
-    shown = {"first": first, "share": share, "adversary": adversary, "mi": mi, "seeds": 30}
-    return {**shown, "leacc": leacc, "lnacc": lnacc, "leacc_half": 0.0, "lnacc_half": 0.0}
+    shown = {"model": "resnet50", "first": first, "share": share, "adversary": adversary, "mi": mi, "mi_50": 2 * mi}
+    return {**shown, "seeds": 10, "leacc": leacc, "lnacc": lnacc}
 
 
 @pytest.fixture
@@ -53,6 +54,49 @@ def test_another_curve_flips_the_outcome(rows, place, first, key, value, adversa
     assert judge(changed(rows, first, key, value, adversary))[place].outcome == "not reproduced"
 
 
+def test_random_must_reach_the_same_protection(rows):
+    assert judge(changed(rows, "random", "lnacc", 0.6))[5].outcome == "not reproduced"
+
+
+def test_other_numbers_of_bins_stand_beside(rows):
+    assert "at 0, 20% and 80%: 6.00, 0.20, 0.20 with 50 bins" in judge(rows)[2].measured
+
+
+def test_cells_of_one_network_are_put_together_and_networks_are_judged_apart(rows):
+    half = [{**each, "lnacc": 0.0, "seeds": 30} for each in rows if each["adversary"] == "zero-fill"]
+    assert "plaintext 1.00/0.25" in judge([*rows, *half])[3].measured
+    both = [*rows, *({**each, "model": "lenet5"} for each in changed(rows, "low", "lnacc", 0.3))]
+    assert [verdict.outcome for verdict in judge(both)][:8] == [verdict.outcome for verdict in judge(rows)]
+    assert judge(both)[8].says.startswith("LeNet-5: ")
+    assert judge(both)[11].outcome == "not reproduced"
+
+
+def test_two_clients_are_too_little_to_tell(rows):
+    few = [{**each, "seeds": 2} for each in rows]
+    assert [verdict.outcome for verdict in judge(few)] == ["too little to tell"] * 7 + ["beyond"]
+
+
+def test_with_few_labels_only_what_is_missed_by_far_is_told(rows):
+    few = [{**each, "seeds": 4} for each in rows]
+    assert [verdict.outcome for verdict in judge(few)[3:7]] == [
+        "too little to tell",
+        "reproduced",  # by 0.4, where chance explains 0.22
+        "too little to tell",
+        "too little to tell",
+    ]
+    assert "40 labels per point, fewer than 100" in judge(few)[3].measured
+    assert judge(changed(few, "low", "lnacc", 0.5))[3].outcome == "not reproduced"
+    assert judge(changed(few, "low", "lnacc", 0.5))[4].outcome == "too little to tell"
+
+
+def test_twice_as_much_is_meant_up_to_a_parameter(rows):
+    late = [
+        {**each, "lnacc": 0.1 if each["share"] > 0.15 else 1.0} if each["first"] == "random" else each for each in rows
+    ]
+    late = [{**each, "share": 0.19999} if each["share"] == 0.2 else each for each in late]
+    assert judge(late)[5].outcome == "reproduced"
+
+
 def test_labels_that_are_told_present_again_are_a_matter_of_shape(rows):
     assert judge(changed(rows, "high", "leacc", 0.9))[3].outcome == "reproduced in shape"
 
@@ -64,13 +108,33 @@ def test_the_same_rows_give_the_same_picture(rows):
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_cells_have_names_of_their_own(scale):
-    names = [cell.name for cell in cells(read_spec("strategies", scale, {}).settings)]
-    assert len(set(names)) == len(names) == 2
+    spec = read_spec("strategies", scale, {}).settings
+    names = [cell.name for cell in cells(spec)]
+    assert len(set(names)) == len(names) == spec["seeds"] + 2
+    assert (spec["model"], spec["dataset"], spec["samples"], spec["shares"][-1]) == ("resnet50", "mnist", 30, 0.8)
 
 
 def test_digits_are_measured(tmp_path):
-    spec = {"model": "digits-mlp", "dataset": "digits", "samples": 12, "first_seed": 0, "seeds": 1, "strong_seeds": 1}
-    spec |= {"shares": [0.1, 0.5], "strong_shares": [0.5]}
+    spec = {"model": "digits-mlp", "dataset": "digits", "samples": 12, "first_seed": 0, "seeds": 0, "small_seeds": 3}
+    spec |= {"small_model": "digits-mlp", "bins": [20, 50], "shares": [0.1, 0.5], "strong_shares": [0.5]}
+    spec |= {"strong_seeds": 1, "public_per_class": 5}
     rows = [each for cell in cells(spec) for each in cell.measure(tmp_path)]
-    assert {each["first"] for each in rows} == {"nothing", *strategies.POLICIES}
+    assert {each["first"] for each in rows} == {"nothing", *strategies.FIRST}
+    assert all(each["mi_50"] > each["mi"] for each in rows)
     assert len(judge(rows)) == 8
+    at_half = {
+        each["first"]: each["lnacc"] for each in rows if each["share"] > 0.4 and each["adversary"] == "zero-fill"
+    }
+    assert at_half["low"] > at_half["high"] + 0.3
+
+
+def test_small_grey_images_are_made_to_fit_resnet50():
+    digits = np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 1, 28, 28)
+    images, build = strategies._fitted("resnet50", digits, 10)
+    assert images.shape == (2, 3, 32, 32)
+    assert (images[:, 1, 2:30, 2:30] == digits[:, 0]).all()
+    assert images[:, :, :2].sum() == images[:, :, :, 30:].sum() == 0
+    head = list(build(3).children())[-1]
+    assert head.out_features == 10
+    assert (head.weight == list(build(3).children())[-1].weight).all()
+    assert strategies._fitted("lenet5", digits, 10) == (digits, "lenet5")

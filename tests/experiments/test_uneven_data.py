@@ -3,27 +3,32 @@ from __future__ import annotations
 import pytest
 
 from sensecrypt.drawing import style, to_png
+from sensecrypt.errors import InvalidInput
+from sensecrypt.experiments import uneven_data
 from sensecrypt.experiments.specs import read_spec
-from sensecrypt.experiments.uneven_data import LARGE, MASK, OURS, SENSE, SMALL, cells, draw, judge
+from sensecrypt.experiments.uneven_data import LARGE, SMALL, cells, draw, judge
+from sensecrypt.experiments.uneven_rounds import MASK, NOTHING, OURS, SENSE
 
 KINDS = ("iid", "5", "2", "1")
 RISING = (0.2, 0.3, 0.5, 0.7)
+READING = {SMALL: "drawn-200", LARGE: "whole-1"}
+OFF = (-0.02, 0.02) * 5
 
 
 def row(network, kind, method, adversary, leacc, lnacc, client):
-    shown = {"network": network, "classes": kind, "method": method, "adversary": adversary, "client": client}
-    return {**shown, "share": 0.03, "leacc": leacc, "lnacc": lnacc}
+    shown = {"network": network, "reading": READING[network], "classes": kind, "method": method}
+    return {**shown, "adversary": adversary, "client": client, "seed": 0, "share": 0.03, "leacc": leacc, "lnacc": lnacc}
 
 
 @pytest.fixture
 def rows():
-    """As the paper tells it."""
+    """As the paper tells it; of the large network, three clients."""
     found = []
-    for network in (SMALL, LARGE):
+    for network, clients in ((SMALL, 10), (LARGE, 3)):
         for kind, rising in zip(KINDS, RISING, strict=True):
-            for client, off in enumerate((-0.02, 0.02)):
-                found.append(row(network, kind, "nothing", "prior", 0.9, 0.2, client))
-                found.append(row(network, kind, "nothing", "zero-fill", 1.0, 1.0, client))
+            for client, off in enumerate(OFF[:clients]):
+                found.append(row(network, kind, NOTHING, "prior", 0.9, 0.2, client))
+                found.append(row(network, kind, NOTHING, "zero-fill", 1.0, 1.0, client))
                 high = kind == "iid"
                 found.append(row(network, kind, MASK, "zero-fill", 0.95 if high else rising, rising + off, client))
                 found.append(row(network, kind, SENSE, "zero-fill", 0.95 if high else 0.3, 0.2 + off, client))
@@ -38,10 +43,10 @@ def changed(rows, value, key, method, kind, adversary="zero-fill"):
     return [{**each, key: value} if tuple(each[k] for k in keys) == wanted else each for each in rows]
 
 
-def test_the_papers_own_figures_are_all_reproduced(rows):
-    assert [verdict.outcome for verdict in judge(rows)] == ["reproduced"] * 5 + ["beyond"] * 2 + ["reproduced"] * 5 + [
-        "beyond"
-    ]
+def test_the_papers_own_figures_are_all_reproduced_and_three_clients_are_too_few(rows):
+    outcomes = [verdict.outcome for verdict in judge(rows)]
+    assert outcomes == ["reproduced"] * 5 + ["beyond"] * 2 + ["too little to tell"] * 5 + ["beyond"]
+    assert "3 clients, not 10: " in judge(rows)[7].measured
 
 
 @pytest.mark.parametrize(
@@ -68,8 +73,16 @@ def test_a_secret_order_that_is_found_again_is_told(rows):
     assert judge(changed(rows, 0.7, "lnacc", OURS, "1", "value-matching"))[6].outcome == "not reproduced"
 
 
-def test_a_smaller_rise_is_a_matter_of_shape(rows):
-    assert judge(changed(rows, 0.4, "lnacc", SENSE, "1"))[1].outcome == "reproduced in shape"
+def test_a_smaller_rise_is_a_matter_of_shape_within_its_tolerance(rows):
+    verdict = judge(changed(rows, 0.38, "lnacc", SENSE, "1"))[1]
+    assert verdict.outcome == "reproduced in shape"
+    assert "in shape: at most 0.20" in verdict.measured
+    assert judge(changed(rows, 0.42, "lnacc", SENSE, "1"))[1].outcome == "not reproduced"  # though below half of 0.5
+
+
+def test_seeds_are_clients_of_their_own(rows):
+    again = [{**each, "seed": 1, "lnacc": 1.0} for each in rows]
+    assert "0.60 0.60 0.60 0.60 in rounds 1 to 4" in judge([*rows, *again])[1].measured
 
 
 def test_the_same_rows_give_the_same_picture(rows):
@@ -79,5 +92,22 @@ def test_the_same_rows_give_the_same_picture(rows):
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_cells_have_names_of_their_own(scale):
-    names = [cell.name for cell in cells(read_spec("uneven-data", scale, {}).settings)]
-    assert len(set(names)) == len(names) >= 8
+    spec = read_spec("uneven-data", scale, {}).settings
+    names = [cell.name for cell in cells(spec)]
+    assert len(set(names)) == len(names) == len(spec["readings"]) * spec["seeds"] + (spec["large_clients"] > 0)
+
+
+@pytest.mark.parametrize("reading", ["half-1", "whole-2", "drawn-0"])
+def test_a_reading_must_be_one(reading):
+    spec = read_spec("uneven-data", "quick", {}).settings
+    with pytest.raises(InvalidInput, match="readings"):
+        cells({**spec, "readings": [reading]})
+
+
+def test_digits_are_measured(tmp_path, monkeypatch):
+    monkeypatch.setitem(uneven_data._SETTINGS, SMALL, ("digits-mlp", "digits"))
+    spec = read_spec("uneven-data", "quick", {}).settings
+    rows = [each for cell in cells({**spec, "strong_clients": 1}) for each in cell.measure(tmp_path)]
+    assert {each["reading"] for each in rows} == {"drawn-20", "whole-1"}
+    assert {each["client"] for each in rows} == set(range(10))
+    assert len(judge(rows)) == 14

@@ -25,6 +25,16 @@ def zero_fill(observation: Observation) -> FloatVector:
     return ilrg_on(observation, observation.zero_filled)
 
 
+def zero_fill_direction(observation: Observation) -> FloatVector:
+    """Zero-fill, with embeddings that are too large capped as a whole.
+
+    It differs from `zero_fill` only where an entry of the bias gradient is hidden while parts of its row are in sight.
+    """
+    if not observation.visible.any():
+        return prior(observation)
+    return ilrg_on(observation, observation.zero_filled, keep_direction=True)
+
+
 def stale_fill(observation: Observation) -> FloatVector:
     """Run iLRG with the last exposed value of hidden coordinates (MaskCrypt, Hu and Li 2024), 0 if none ever was."""
     if observation.stale is None:
@@ -47,10 +57,17 @@ def completion(observation: Observation) -> FloatVector:
     return ilrg_on(observation, filled)
 
 
-def ilrg_on(observation: Observation, gradient: FloatVector) -> FloatVector:
+def ilrg_on(observation: Observation, gradient: FloatVector, *, keep_direction: bool = False) -> FloatVector:
     """Run iLRG of a whole model's gradient, nothing of it hidden."""
     head, before = biased_head(observation), observation.before.astype(np.float64)
-    return ilrg(gradient[head.weight], gradient[head.bias], before[head.weight], before[head.bias], observation.samples)
+    return ilrg(
+        gradient[head.weight],
+        gradient[head.bias],
+        before[head.weight],
+        before[head.bias],
+        observation.samples,
+        keep_direction=keep_direction,
+    )
 
 
 def biased_head(observation: Observation) -> Head:

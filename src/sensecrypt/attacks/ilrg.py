@@ -20,12 +20,18 @@ FloatVector = npt.NDArray[np.float64]
 FloatMatrix = npt.NDArray[np.float64]
 IntVector = npt.NDArray[np.int64]
 
-_ZERO_BIAS = 1e-64  # what the published code divides by where g_b[c] is 0 …
-_LARGEST = 1e10  # … and how large it lets an embedding get
+_ZERO_BIAS = 1e-64  # what the published code divides by where g_b[c] is 0
+_LARGEST_EXPONENT = 10  # … and how many powers of ten it lets a component of a quotient have, up or down
 
 
 def ilrg(
-    g_weight: npt.ArrayLike, g_bias: npt.ArrayLike, weight: npt.ArrayLike, bias: npt.ArrayLike, samples: int
+    g_weight: npt.ArrayLike,
+    g_bias: npt.ArrayLike,
+    weight: npt.ArrayLike,
+    bias: npt.ArrayLike,
+    samples: int,
+    *,
+    keep_direction: bool = False,
 ) -> FloatVector:
     """How many samples of each class, before any rounding.
 
@@ -36,6 +42,9 @@ def ilrg(
         weight: W of the layer.
         bias: b of the layer.
         samples: K.
+        keep_direction: how quotients that are too large are capped, as all are where g_b[c] is 0. False, as published:
+            each component by itself, its decimal exponent to 10, which keeps its sign and its leading digits but loses
+            which components were large. True: the row as a whole, which keeps its direction.
     """
     g_w, w = np.asarray(g_weight, dtype=np.float64), np.asarray(weight, dtype=np.float64)
     if np.size(g_bias) == 0:
@@ -45,18 +54,27 @@ def ilrg(
         problem = f"has shape {g_w.shape}, W {w.shape}, g_b {g_b.shape}, b {b.shape}"
         raise InvalidInput("g_weight", problem, "pass one row and one bias a class")
     checks.whole("samples", samples, low=1)
-    predictions = softmax(_embeddings(g_w, g_b) @ w.T + b, axis=1)
+    predictions = softmax(_embeddings(g_w, g_b, keep_direction=keep_direction) @ w.T + b, axis=1)
     classes = g_b.size
     system = np.vstack([np.ones(classes), predictions.T - np.eye(classes)])
     return np.asarray(np.linalg.pinv(system) @ np.concatenate([[samples], samples * g_b]), dtype=np.float64)
 
 
-def _embeddings(g_w: FloatMatrix, g_b: FloatVector) -> FloatMatrix:
-    """ê_c = g_W[c] / g_b[c]; where g_b[c] is 0, g_W[c] hugely scaled, so that the softmax saturates along it."""
+def _embeddings(g_w: FloatMatrix, g_b: FloatVector, *, keep_direction: bool) -> FloatMatrix:
+    """ê_c = g_W[c] / g_b[c], capped; where g_b[c] is 0, hugely scaled g_W[c], so that the softmax saturates."""
     divisor = np.where(g_b == 0, _ZERO_BIAS, g_b)[:, None]
-    largest = np.abs(g_w).max(axis=1, keepdims=True)
-    shrink = np.minimum(1.0, _LARGEST * np.abs(divisor) / np.where(largest == 0, 1.0, largest))
-    return (g_w * shrink) / divisor
+    if keep_direction:
+        largest = np.abs(g_w).max(axis=1, keepdims=True)
+        bound = 10.0**_LARGEST_EXPONENT * np.abs(divisor)
+        return g_w * np.minimum(1.0, bound / np.where(largest == 0, 1.0, largest)) / divisor
+    exponents = _decimal_exponents(g_w) - _decimal_exponents(divisor)
+    beyond = exponents - np.clip(exponents, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    return g_w * 10.0**-beyond / divisor
+
+
+def _decimal_exponents(values: FloatMatrix) -> FloatMatrix:
+    """Of each number in scientific notation; 0 has 0."""
+    return np.floor(np.log10(np.where(values == 0, 1.0, np.abs(values))))
 
 
 def counts(raw: npt.ArrayLike, samples: int) -> IntVector:

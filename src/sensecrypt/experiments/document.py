@@ -20,7 +20,9 @@ too few clients, rounds or samples for a verdict.
 The criteria are ours, and several were set or changed after quick runs had been seen: what "almost static" means
 (`extreme-devices`, `uneven-data`: made stricter), when an image counts as readable (`reconstruction`: SSIM 0.5, after
 one image), the questions of `layouts` and `frontier`, the IID partition of `divergence`, the reading of the noise and
-the rule for its guarantee in `noisy-clustering`. Rates of training in `similarity`, `b-and-c`, `taylor` and
+the rule for its guarantee in `noisy-clustering`. In `strategies`, what 40 labels per point cannot tell was set after
+the rows of ResNet-50 had been seen; in `uneven-data`, the readings stand side by side since one seed of each had shown
+that the number of local steps decides the outcome. Rates of training in `similarity`, `b-and-c`, `taylor` and
 `components` were lowered after AlexNet had died of larger ones. In `anchors`, networks and inputs are those of the
 authors' public code and logs; that images were cropped and mirrored in most of them was found by trying what makes the
 logs come out, batch by batch, and 100 networks with 10 batches each were chosen after 20 with 50 had shown how far

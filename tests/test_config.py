@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from typing import Literal, get_origin, get_type_hints
+
 import pytest
 
 from sensecrypt import InvalidInput
-from sensecrypt.config import RunConfig, make_config, read_config, to_settings
+from sensecrypt.config import Rows, RunConfig, make_config, read_config, to_settings
 
 
 def test_what_is_said_goes_above_the_preset_and_the_preset_above_the_defaults():
@@ -16,6 +18,7 @@ def test_what_is_said_goes_above_the_preset_and_the_preset_above_the_defaults():
         "clear",
     )
     assert make_config({"preset": "paper", "sensitivities": "sketch"}).sensitivities == "sketch"
+    assert (make_config({}).weighting, paper.weighting) == ("client", "server")
 
 
 def test_text_is_converted_to_the_keys_type():
@@ -57,12 +60,56 @@ def test_an_unknown_key_gets_the_nearest_match():
         ({"cpus": []}, "cpus"),
         ({"layout": "individual"}, "layout"),
         ({"C": 2}, "C"),
+        ({"beta": "1"}, "beta"),
+        ({"beta": [True, 1]}, "beta"),
+        ({"cpus": [True]}, "cpus"),
+        ({"bins": 0}, "bins"),
+        ({"sensitivity_epsilon": 2}, "sensitivity_epsilon"),
+        ({"sensitivity_epsilon": 1e-300}, "sensitivity_epsilon"),
+        ({"learning_rate": 1e300}, "learning_rate"),
+        ({"ghz": "1e-320"}, "ghz"),
     ],
 )
 def test_bad_settings_are_named(settings, argument):
     with pytest.raises(InvalidInput) as error:
         make_config(settings)
     assert error.value.argument == argument
+
+
+_NUMBERS = [
+    *("clients", "rounds", "seed", "ratio", "sensitivity_epsilon", "sensitivity_delta", "sensitivity_clip", "clusters"),
+    *("beta", "slack", "grace", "B", "C", "max_mi", "bins", "sensitivity_samples", "order_refresh", "min_contributors"),
+    *("quorum", "local_epochs", "batch_size", "learning_rate", "momentum", "workers", "cpus", "bandwidths", "ghz"),
+    "server_cpus",
+]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_every_number_is_finite(tmp_path, value):
+    kinds = get_type_hints(RunConfig)
+    assert set(_NUMBERS) == {key for key, kind in kinds.items() if kind is not str and get_origin(kind) is not Literal}
+    for key in _NUMBERS:
+        text = f"1,{value}" if key in ("beta", "cpus") else value
+        listed = f"[1.0, {value}]" if key == "beta" else f"[{value}]" if kinds[key] == Rows else value
+        (tmp_path / "run.toml").write_text(f"{key} = {listed}\n")
+        for path, changes in ((None, {key: text}), (tmp_path / "run.toml", {})):
+            with pytest.raises(InvalidInput) as error:
+                read_config(path, changes)
+            assert error.value.argument == key
+
+
+def test_an_error_is_one_line_whatever_was_written():
+    for settings in ({"rounds": "9" * 5000}, {"rounds": "1\n2"}, {"layout": "a\nb" * 1000}):
+        with pytest.raises(InvalidInput) as error:
+            make_config(settings)
+        assert len(str(error.value)) < 200
+        assert str(error.value).isprintable()
+
+
+def test_every_setting_has_a_sentence():
+    """What a setting does is told where it is defined."""
+    told = RunConfig.__doc__ or ""
+    assert [key for key in get_type_hints(RunConfig) if f"\n        {key}: " not in told] == []
 
 
 def test_bad_files_are_one_clear_error(tmp_path):
@@ -81,3 +128,23 @@ def test_the_rest_is_padded_wherever_somebody_can_unpad_it():
     assert make_config({"preset": "paper", "rest": "padded"}).padded
     with pytest.raises(InvalidInput, match="without a key server"):
         make_config({"key_mode": "shared-key", "rest": "padded"})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rest": "padded"},
+        {"profile": "ckks-8192", "layout": "blocks"},
+        {"profile": "paillier-2048", "layout": "blocks"},
+    ],
+)
+def test_the_server_weighs_only_what_it_can_multiply(settings):
+    assert make_config({"preset": "paper", **settings}).weighting == "client"
+    with pytest.raises(InvalidInput, match="paillier-2048-slot64 and rest plain, or weighting client") as error:
+        make_config({"preset": "paper", "weighting": "server", **settings})
+    assert error.value.argument == "weighting"
+
+
+def test_the_server_can_weigh_with_the_key_shared_or_not():
+    for key_mode in ("dkms", "shared-key"):
+        assert make_config({"preset": "paper", "key_mode": key_mode}).weighting == "server"

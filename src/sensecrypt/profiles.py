@@ -46,6 +46,11 @@ class Profile:
         """Length of a ciphertext divided by the values in it."""
         return self.ciphertext_bytes / self.slots
 
+    @property
+    def multiplies(self) -> bool:
+        """Whether ciphertexts can be multiplied by a number: a CKKS modulus of one prime has no room for it."""
+        return self.scheme == "paillier"
+
 
 _DCR = "decisional composite residuosity; h^a with a of half the length of n is indistinguishable from random"
 _DJN = "Damgård, Jurik, Nielsen 2010; exponent length: Goldreich, Rosen 2003; key length: NIST SP 800-57"

@@ -91,7 +91,7 @@ def test_ten_thousand_clients_are_clustered_from_a_sample():
     found = cluster_clients(rows, random_state=0)
     assert found.count == GROUPS
     assert adjusted_rand_score(truth, found.labels) == 1.0
-    assert "sample of 1000 clients" in found.why
+    assert "on a sample of 1,000 of 10,000 clients" in found.why
 
 
 @pytest.mark.parametrize("k", [None, 4])

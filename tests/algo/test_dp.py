@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from scipy.stats import kstest, norm
 
 from sensecrypt import InvalidInput, dp_noise, gaussian_sigma
-from sensecrypt.algo.dp import _dp_noise_with, _os_normals, analytic_gaussian_sigma, local_epsilon
+from sensecrypt.algo.dp import (
+    _dp_noise_with,
+    _os_normals,
+    analytic_gaussian_sigma,
+    clip_rows,
+    local_epsilon,
+    sample_noise,
+)
 
 
 def exact_delta(epsilon: float, sigma: float) -> float:
@@ -60,6 +67,18 @@ def test_noise_from_the_system_is_standard_normal_and_fresh():
     assert not np.array_equal(dp_noise(vector, clip=1.0, epsilon=1.0), dp_noise(vector, clip=1.0, epsilon=1.0))
 
 
+def test_the_noise_of_a_sample_is_that_of_a_distance_of_two_clips_in_n():
+    noised = sample_noise(np.zeros(100_000), samples=8, clip=3.0, epsilon=0.5)
+    assert np.std(noised) == pytest.approx(gaussian_sigma(0.5) * 2 * 3.0 / 8, rel=0.02)
+    halved = _dp_noise_with(np.zeros(2), np.ones(2), clip=3.0, epsilon=0.5, delta=1e-5, distance=0.5)
+    np.testing.assert_allclose(halved, gaussian_sigma(0.5) * 1.5)
+
+
+def test_rows_are_clipped_each_for_itself():
+    clipped = clip_rows([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], 1.0)
+    np.testing.assert_allclose(clipped, [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]])
+
+
 @pytest.mark.parametrize(
     ("call", "argument"),
     [
@@ -73,6 +92,10 @@ def test_noise_from_the_system_is_standard_normal_and_fresh():
         (lambda: dp_noise([1.0], clip=1.0, epsilon=-1.0), "epsilon"),
         (lambda: analytic_gaussian_sigma(0.0), "epsilon"),
         (lambda: local_epsilon(0.0), "sigma"),
+        (lambda: sample_noise([1.0], samples=0, clip=1.0, epsilon=0.5), "samples"),
+        (lambda: clip_rows([1.0], 1.0), "rows"),
+        (lambda: clip_rows([[np.nan]], 1.0), "rows"),
+        (lambda: clip_rows([[1.0]], np.inf), "clip"),
     ],
 )
 def test_bad_input_is_named(call, argument):

@@ -51,6 +51,13 @@ def test_a_run_ends_in_a_table(tmp_path):
         ["none.toml"],
         ["--resume"],
         ["--preset", "fast"],
+        ["--set", "max_mi=nan"],
+        ["--set", "rounds=inf"],
+        ["--set", "cpus=inf"],
+        ["--set", "grace=nan"],
+        ["--set", "beta=1,nan"],
+        ["--set", "sensitivity_epsilon=nan"],
+        ["--set", "bandwidth=measured", "--set", "clustering=none", "--set", "layout=blocks"],
     ],
     ids=" ".join,
 )
@@ -59,6 +66,27 @@ def test_mistakes_are_one_line_exit_2_and_nothing_half_written(tmp_path, monkeyp
     result = CliRunner().invoke(main, ["run", *arguments])
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["compare", "--set", "grace=nan"],
+        ["compare", "--policies", "sensecrypt+max_mi=nan,full"],
+        ["attack", "--share", "nan"],
+        ["attack", "--share", "0.1,inf"],
+        ["reproduce", "noisy-clustering", "--set", "rate=nan"],
+        ["reproduce", "noisy-clustering", "--set", "epsilons=[inf]"],
+        ["advise", "--set", "cpus=inf"],
+    ],
+    ids=" ".join,
+)
+def test_other_commands_refuse_what_is_not_finite(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2, result.output
+    assert len(result.stderr.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 

@@ -70,8 +70,10 @@ class TestReport:
 
     def test_methods_without_clusters_train_the_same_model_to_the_byte(self, report):
         rows = rows_of(report)
-        shas = {tuple(row["model_sha256"]) for row in rows.values() if row["clusters"] == 1}
-        assert len(shas) == 1
+        shas = {
+            (row["preset"], tuple(row["model_sha256"])) for row in rows.values() if row["clusters"] == 1
+        }  # with preset paper the server weighs, and other numbers are rounded
+        assert sorted(preset for preset, _ in shas) == ["default", "paper"]
         assert rows["sensecrypt (default)"]["clusters"] == 1  # the data is IID
 
     def test_the_baseline_is_python_paillier_and_costs_most(self, report):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sensecrypt import PROFILES, InvalidCiphertext, InvalidInput, ValueDoesNotFit
+from sensecrypt.crypto.scheme import MultiplyingKey, multiplying
 from tests.crypto.conftest import keypair
 
 pytestmark = pytest.mark.slow
@@ -53,6 +54,22 @@ def test_sums_are_exact(keys, values):
     accumulator.add(b)
     accumulator.add(a)
     assert np.array_equal(secret.decrypt(accumulator.result(), len(values)), total + values)
+
+
+def test_products_are_exact_where_the_scheme_multiplies(keys, values):
+    public, secret = keys
+    if not public.profile.multiplies:
+        assert not isinstance(public, MultiplyingKey)
+        with pytest.raises(InvalidInput, match="cannot be multiplied"):
+            multiplying(public)
+        return
+    small = values // 2**8
+    for factor in (0, 1, 113, -7):
+        product = multiplying(public).multiply(public.encrypt(small), factor)
+        assert np.array_equal(secret.decrypt(product, len(values)), factor * small)
+    for factor in (1.0, True, 2**63):
+        with pytest.raises(InvalidInput):
+            multiplying(public).multiply(public.encrypt(small), factor)
 
 
 def test_a_running_sum_takes_uploads_of_some_rows(keys):

@@ -86,12 +86,12 @@ class TestLaws:
         one_by_one = scalar_secret.decrypt(scalar.add(scalar.encrypt(values), scalar.encrypt(-values // 2)), 70)
         assert np.array_equal(total, one_by_one)
 
-    @given(small, st.integers(-1000, 1000))
+    @given(st.lists(st.integers(-(2**20), 2**20), min_size=1, max_size=40), st.integers(-1000, 1000))
     @settings(max_examples=50)
-    def test_multiplication_by_a_number(self, value, scalar):
+    def test_multiplication_by_a_number(self, values, factor):
         public, secret = keypair("insecure-test")
-        product = public.multiply(public.encrypt([value]), scalar)
-        assert secret.decrypt(product, 1).tolist() == [value * scalar]
+        product = public.multiply(public.encrypt(values), factor)
+        assert secret.decrypt(product, len(values)).tolist() == [value * factor for value in values]
 
     def test_rerandomising_changes_the_bytes_and_not_the_values(self, insecure):
         public, secret = insecure
@@ -134,6 +134,15 @@ class TestInteroperability:
         number = phe.EncryptedNumber(their_public, public.to_integers(mixed)[0])
         assert their_secret.decrypt(number + theirs + 5) == 1003
         assert secret.decrypt(public.from_integers([(number + theirs).ciphertext()]), 1).tolist() == [998]
+
+    @pytest.mark.parametrize("factor", [1, 2503, -3])
+    def test_after_a_multiplication_on_either_side(self, keys, factor):
+        public, secret, their_public, their_secret = keys
+        product = public.multiply(public.encrypt([-1234]), factor)
+        [number] = public.to_integers(product)
+        assert their_secret.decrypt(phe.EncryptedNumber(their_public, number)) == -1234 * factor
+        theirs = public.from_integers([(their_public.encrypt(-1234) * factor).ciphertext()])
+        assert secret.decrypt(public.add(product, theirs), 1).tolist() == [2 * -1234 * factor]
 
     def test_a_key_that_they_generated(self):
         their_public, their_secret = phe.generate_paillier_keypair(n_length=2048)

@@ -30,6 +30,8 @@ SMALL = {
     "ratio": 0.2,
 }
 PRICES = Prices(encrypt=0.01, add=0.001, decrypt=0.02)
+SERVER = {"weighting": "server", "profile": "paillier-2048-slot64", "rest": "plain"}
+WEIGHED = Prices(encrypt=0.01, add=0.001, decrypt=0.02, multiply=0.004, add_plain=0.002)
 
 
 def play(path, prices=None, **settings):
@@ -46,12 +48,15 @@ class TestRuns:
             {"key_mode": "shared-key"},
             {"randomness": "ahead"},
             {"profile": "ckks-8192", "layout": "blocks", "ratio": 1.0, "policy": "maskcrypt"},
+            {**SERVER, "layout": "blocks"},
+            {**SERVER, "layout": "prefix"},
         ],
         ids=str,
     )
     def test_models_masks_and_sizes_are_those_of_the_real_run(self, tmp_path, settings):
         real = play(tmp_path / "real", **settings)
-        calibrated = play(tmp_path / "calibrated", crypto="calibrated", prices=PRICES, **settings)
+        prices = WEIGHED if "weighting" in settings else PRICES
+        calibrated = play(tmp_path / "calibrated", crypto="calibrated", prices=prices, **settings)
         assert [each.tobytes() for each in real.vectors] == [each.tobytes() for each in calibrated.vectors]
         for ours, theirs in zip(real.log, calibrated.log, strict=True):
             assert ours.keys() == theirs.keys()
@@ -68,6 +73,27 @@ class TestRuns:
             assert record["decrypted_blocks"] > 0
             assert record["decrypt_seconds"] == pytest.approx(PRICES.decrypt * record["decrypted_blocks"])
             assert record["add_seconds"] == pytest.approx(PRICES.add * record["added_blocks"])
+
+    def test_what_the_server_multiplies_is_charged_to_it(self, tmp_path):
+        settings = {**SERVER, "layout": "blocks", "order_refresh": 9}
+        result = play(tmp_path / "run", crypto="calibrated", prices=WEIGHED, **settings)
+        servers = [record for record in result.log if "server" in record and record["round"] >= 0]
+        encrypted = sum(record["encrypted_blocks"] for record in result.played)
+        assert sum(record["multiplied_blocks"] for record in servers) == encrypted > 0
+        assert sum(record["plain_added_blocks"] for record in servers) > 0
+        for record in servers:
+            assert record["multiply_seconds"] == pytest.approx(WEIGHED.multiply * record["multiplied_blocks"])
+            assert record["add_plain_seconds"] == pytest.approx(WEIGHED.add_plain * record["plain_added_blocks"])
+        with pytest.raises(InvalidInput, match="none for operation multiply"):
+            result.times(PRICES)
+
+    def test_prices_survive_in_the_runs_folder(self, tmp_path):
+        folder = RunFolder(tmp_path)
+        for prices in (PRICES, WEIGHED):
+            folder.save_prices(prices)
+            assert folder.load_prices() == prices
+        folder.write("prices.json", b'{"encrypt": 0.01, "add": 0.001, "decrypt": 0.02}')  # as runs had them before
+        assert folder.load_prices() == PRICES
 
     def test_a_clock_at_other_prices_is_proportional(self, tmp_path):
         result = play(tmp_path / "run", policy="full", crypto="calibrated", prices=Prices(1.0, 0.0, 0.0))
@@ -266,6 +292,14 @@ class TestTransparentKey:
         assert np.array_equal(key.decrypt(key.add(a, b), values.size), -2 * values)
         assert np.array_equal(key.decrypt(key.add_plain(a, values), values.size), 2 * values)
 
+    @pytest.mark.parametrize("name", ["insecure-test", "paillier-2048-scalar"])
+    def test_products_are_exact_and_never_wrap(self, name):
+        key = TransparentKey(PROFILES[name])
+        values = np.array([3, -5, 2**20])
+        assert key.decrypt(key.multiply(key.encrypt(values), -7), 3).tolist() == (-7 * values).tolist()
+        with pytest.raises(InvalidCiphertext, match="leaves its slot"):
+            key.multiply(key.encrypt(values), 2**50)
+
     def test_what_a_real_key_refuses_it_refuses(self):
         key = TransparentKey(PROFILES["insecure-test"])
         with pytest.raises(ValueDoesNotFit):
@@ -285,10 +319,33 @@ class TestMeter:
         total.add(rows)
         assert key.decrypt(total.result(), 40).tolist() == [2 * value for value in range(40)]
         spent = meter.take()
-        assert spent.blocks == {"encrypt": 3, "add": 6, "decrypt": 3}
-        assert all(seconds > 0 for seconds in spent.seconds.values())
+        assert spent.blocks == {"encrypt": 3, "add": 6, "decrypt": 3, "multiply": 0, "add_plain": 0}
+        assert all(seconds > 0 for name, seconds in spent.seconds.items() if spent.blocks[name])
         assert spent.actual_seconds == pytest.approx(sum(spent.seconds.values()))
         assert meter.take().actual_seconds == 0
+
+    def test_multiplying_and_adding_known_numbers_are_operations_of_their_own(self):
+        _, secret = generate_keypair("insecure-test")
+        meter = Meter(Prices(encrypt=1.0, add=1.0, decrypt=1.0, multiply=0.25, add_plain=0.5))
+        key = MeteredKey(secret, meter)
+        rows = key.public.encrypt(np.arange(40))
+        meter.take()
+        product = key.public.add_plain(key.public.multiply(rows, 5), np.arange(40))
+        spent = meter.take()
+        assert spent.blocks == {"encrypt": 0, "add": 0, "decrypt": 0, "multiply": 3, "add_plain": 3}
+        assert (spent.seconds["multiply"], spent.seconds["add_plain"]) == (0.75, 1.5)
+        assert key.decrypt(product, 40).tolist() == [6 * value for value in range(40)]
+
+    def test_a_scheme_that_does_not_multiply_does_not_when_metered(self):
+        public, _ = generate_keypair("ckks-8192")
+        with pytest.raises(InvalidInput, match="cannot be multiplied"):
+            MeteredKey(public, Meter(None)).multiply(public.encrypt([1]), 2)
+
+    def test_an_operation_without_a_price_cannot_be_charged(self):
+        public, _ = generate_keypair("insecure-test")
+        key = MeteredKey(public, Meter(PRICES))
+        with pytest.raises(InvalidInput, match="none for operation multiply"):
+            key.multiply(key.encrypt([1]), 2)
 
     def test_randomness_made_ahead_is_not_charged(self):
         public, _ = generate_keypair("insecure-test")
@@ -302,3 +359,6 @@ class TestMeter:
         prices = measure_prices("insecure-test")
         assert 0 < prices.add < prices.encrypt
         assert prices.add < prices.decrypt
+        assert prices.multiply > prices.add
+        assert prices.add_plain > 0
+        assert measure_prices("ckks-8192").multiply is None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensecrypt.algo.budget import deadline_budgets
-from sensecrypt.engines.clock import Pace, Prices, RoundTime, Steps, pace, round_times, total_seconds
+from sensecrypt.engines.clock import Pace, Prices, RoundTime, Steps, answer_bandwidth, pace, round_times, total_seconds
 from sensecrypt.errors import InvalidInput
 from sensecrypt.types import Device
 
@@ -126,6 +126,20 @@ def test_prices_replace_what_was_measured():
     assert CLIENT["encrypt_seconds"] == 2.0  # nor is the record itself changed
 
 
+def test_multiplying_and_adding_known_numbers_are_the_servers():
+    weighed = server(0, multiply_seconds=5.0, multiplied_blocks=40, add_plain_seconds=0.5, plain_added_blocks=8)
+    assert only([client(0, 0), weighed]).server_seconds == (12.0 + 5.5) / 2
+    prices = Prices(encrypt=1.0, add=0.5, decrypt=2.0, multiply=0.25, add_plain=0.125)
+    assert only([client(0, 0), weighed], prices=prices).server_seconds == (84.0 + 10.0 + 1.0) / 2
+
+
+@pytest.mark.parametrize("prices", [Prices(1.0, 0.5, 2.0), Prices(1.0, 0.5, 2.0, multiply=0.25)])
+def test_what_has_no_price_is_not_free(prices):
+    with pytest.raises(InvalidInput, match="have none for operation"):
+        only([server(0, multiplied_blocks=40, plain_added_blocks=8)], prices=prices)
+    assert only([server(0)], prices=prices).server_seconds == 84.0 / 2
+
+
 def test_half_the_speed_doubles_the_work_and_not_the_transfer():
     whole = only([client(0, 0)], [Device(cpus=4, bandwidth=10, ghz=2)]).clients[0]
     half = only([client(0, 0)], [Device(cpus=4, bandwidth=10, ghz=1)]).clients[0]
@@ -221,6 +235,9 @@ def test_prices_are_no_gifts():
     with pytest.raises(InvalidInput) as error:
         Prices(encrypt=1.0, add=-0.5, decrypt=1.0)
     assert error.value.argument == "add"
+    with pytest.raises(InvalidInput) as error:
+        Prices(encrypt=1.0, add=0.5, decrypt=1.0, multiply=-0.5)
+    assert error.value.argument == "multiply"
 
 
 # Paces.
@@ -231,6 +248,23 @@ MODEL = {"size": 5 * MB, "block": 100_000, "value_bytes": 4, "ciphertext_bytes":
 def test_a_pace_worked_by_hand():
     # 8/2 + 20 MB at 5 MB/s; (3 + 1 + 1)/2; 0.1 s of work on 2 processors + 0.5 MB more than plain at 5 MB/s.
     assert pace(client(0, 0), SLOW, **MODEL) == Pace(plain=8.0, scoring=2.5, block=0.05 + 0.1)
+
+
+def test_the_bandwidth_of_an_answer_is_its_bytes_by_its_whole_delay():
+    answer = {"train_seconds": 4.0, "sensitivity_seconds": 2.0, "order_encrypt_seconds": 2.0, "bytes_up": 20 * MB}
+    device = Device(2.0, 10.0)
+    assert answer_bandwidth(answer, device) == pytest.approx(20 / (8 / 2 + 20 / 10))
+    assert answer_bandwidth({**answer, "bytes_down": 99 * MB}, device) == answer_bandwidth(answer, device)
+    twice = Device(2.0, 10.0, ghz=2.0)
+    assert answer_bandwidth(answer, twice) == pytest.approx(20 / (8 / 4 + 20 / 10))
+    with pytest.raises(InvalidInput, match="without bytes"):
+        answer_bandwidth({"train_seconds": 1.0}, device)
+
+
+def test_training_before_the_first_round_takes_time_on_the_device():
+    [time] = times([client(-1, 0)], [Device(2.0, 1000.0)])
+    [without] = times([client(-1, 0, train_seconds=0.0)], [Device(2.0, 1000.0)])
+    assert time.seconds - without.seconds == pytest.approx(CLIENT["train_seconds"] / 2.0)
 
 
 def test_a_pace_by_price():

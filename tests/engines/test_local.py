@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -39,6 +40,34 @@ def models(result) -> list[bytes]:
     return [vector.tobytes() for vector in result.vectors]
 
 
+BY_SERVER = {"weighting": "server", "profile": "paillier-2048-slot64", "rest": "plain"}
+
+
+@pytest.fixture(scope="module")
+def weighted_by_server(tmp_path_factory):
+    return play(tmp_path_factory.mktemp("server"), **{**BY_SERVER, "policy": "plaintext"})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"policy": "full"},
+        {"policy": "maskcrypt", "layout": "blocks", "ratio": 0.2},
+        {"layout": "blocks"},
+        {"layout": "prefix"},
+        {"layout": "prefix", "key_mode": "shared-key"},
+    ],
+    ids=str,
+)
+def test_the_models_are_the_same_to_the_byte_where_the_server_weighs(tmp_path, weighted_by_server, reference, settings):
+    result = play(tmp_path, **{**BY_SERVER, **settings})
+    if settings.get("policy") != "maskcrypt":
+        assert any(record.get("multiplied_blocks") for record in result.log)
+    assert models(result) == models(weighted_by_server)
+    for ours, theirs in zip(result.vectors, reference.vectors, strict=True):
+        assert np.abs(ours - theirs).max() < 1e-4  # rounding, through three rounds of training
+
+
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
     return play(tmp_path_factory.mktemp("reference"), policy="plaintext")
@@ -70,7 +99,10 @@ def test_the_paper_preset_gives_the_default_presets_models(tmp_path):
     settings = {"clients": 4, "partition": "iid", "rounds": 1, "workers": 2}
     paper = run_local(make_config({**settings, "preset": "paper"}), RunFolder(tmp_path / "paper"))
     default = run_local(make_config(settings), RunFolder(tmp_path / "default"))
-    assert models(paper) == models(default)
+    for ours, theirs in zip(paper.vectors, default.vectors, strict=True):  # who weighs decides where is rounded
+        assert np.abs(ours - theirs).max() < 1e-6
+    plain = run_local(make_config({**settings, **BY_SERVER, "policy": "plaintext"}), RunFolder(tmp_path / "plain"))
+    assert models(paper) == models(plain)
     assert 0 < paper.summary()["encrypted_share"] < 1
 
 
@@ -113,6 +145,55 @@ def test_every_encrypted_block_has_three_contributors_by_the_budgets(tmp_path):
             if record["cluster"] == cluster and record["round"] == 0
         )
         assert blocks[-1] == blocks[-2] == blocks[-3]
+
+
+def test_noise_is_told_with_what_it_is_worth(tmp_path):
+    noisy = play(tmp_path, rounds=1, sensitivity_epsilon=1.0, sensitivity_clip=0.1)
+    told = noisy.summary()["sensitivity_noise"]
+    assert (told["protects"], told["epsilon"]) == ("vector", 1.0)
+    assert told["local_epsilon"] == pytest.approx(1.1, abs=0.05)
+    setup = [record for record in noisy.log if record["round"] == -1 and "client" in record]
+    assert all(record["noise"] == "vector" for record in setup)
+    assert set(noisy.labels) == {0}  # noise as written leaves nothing to cluster by
+    json.dumps(noisy.summary(), allow_nan=False)
+
+
+def test_noise_of_a_sample_and_training_before_clustering_run_too(tmp_path, reference):
+    few = {"sensitivity_epsilon": 1.0, "sensitivity_clip": 1e-4, "sensitivity_noise": "sample", "rounds": 1}
+    assert play(tmp_path, "sample", **few).summary()["sensitivity_noise"]["protects"] == "sample"
+    trained = play(tmp_path, "trained", clustering_gradient="trained", gradient="start")
+    assert models(trained) == models(reference)
+    setup = [record for record in trained.log if record["round"] == -1 and "client" in record]
+    assert all(record["train_seconds"] > 0 for record in setup)
+    assert trained.times()[0].clients[0].train > 0
+
+
+@pytest.mark.parametrize("settings", [{}, {"clustering": "none", "partition": "iid"}], ids=["clusters", "order"])
+def test_measured_bandwidths_make_the_budgets(tmp_path, settings):
+    common = {"rounds": 1, "budget": "paper", "min_contributors": 1, "cpus": "8", "bandwidths": "40,0.001", **settings}
+    result = play(tmp_path, bandwidth="measured", **common)
+    setup = {record["client"]: record for record in result.log if record["round"] == -1 and "client" in record}
+    for record in result.played:
+        members = [each for each in result.played if each["cluster"] == record["cluster"]]
+        best = max(setup[each["client"]]["measured_bandwidth"] for each in members)
+        assert record["budget"] == pytest.approx(setup[record["client"]]["measured_bandwidth"] / best)
+        if record["client"] % 2:  # a slow line takes nearly all of the delay
+            assert setup[record["client"]]["measured_bandwidth"] == pytest.approx(0.001, rel=0.05)
+    assert not any("measured_bandwidth" in record for record in play(tmp_path, "other", **common).log)
+
+
+def test_without_an_answer_before_the_first_round_no_bandwidth_is_measured(tmp_path):
+    with pytest.raises(InvalidInput, match="bandwidth: is measured by an answer before the first round"):
+        play(tmp_path, bandwidth="measured", clustering="none", layout="blocks")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_clock_of_processors_changes_time_and_budgets(tmp_path):
+    common = {"rounds": 1, "budget": "paper", "min_contributors": 1, "cpus": "8", "bandwidths": "40"}
+    slow, fast = (play(tmp_path, name, ghz=ghz, **common) for name, ghz in (("slow", "0.001"), ("fast", "1")))
+    assert slow.summary()["device_seconds"] > 20 * fast.summary()["device_seconds"]
+    mixed = play(tmp_path, "mixed", ghz="1,0.5", **common)
+    assert {record["client"] % 2: record["budget"] for record in mixed.played} == {0: 1.0, 1: 0.5}
 
 
 class TestFaults:

@@ -73,6 +73,17 @@ def test_later_rounds_are_open_to_whoever_sees_the_sums(runs):
     assert observe_run(folder, number=1, client=2, adversary="eavesdropper").attributed == 0.0
 
 
+@pytest.mark.parametrize("policy", ["plaintext", "sensecrypt"])
+def test_where_the_server_weighs_the_same_is_seen(runs, policy):
+    weighed = {"weighting": "server", "profile": "paillier-2048-slot64", "layout": "blocks", "policy": policy}
+    for number in (0, 1):
+        folder = runs(**weighed)
+        observed = observe_run(folder, number=number, client=2, adversary="aggregator+client")
+        known = ~np.isnan(observed.observation.gradient)
+        assert known.any()
+        assert np.allclose(observed.observation.gradient[known], true_gradient(folder, number, 2)[known], atol=1e-3)
+
+
 def test_what_is_encrypted_is_not_seen(runs):
     folder = runs(layout="blocks")
     observed = observe_run(folder, number=0, client=0, adversary="aggregator")

@@ -54,8 +54,9 @@ def test_cells_have_names_of_their_own(scale):
     assert len(set(names)) == len(names) == 6
 
 
-def test_recorded_runs_give_back_what_only_one_honest_client_encrypted(tmp_path, monkeypatch):
-    paper = {"preset": "paper", "profile": "insecure-test", "layout": "blocks"}
+@pytest.mark.parametrize("profile", ["insecure-test", "paillier-2048-slot64"])  # whose clients, whose server weighs
+def test_recorded_runs_give_back_what_only_one_honest_client_encrypted(tmp_path, monkeypatch, profile):
+    paper = {"preset": "paper", "profile": profile, "layout": "blocks"}
     whole = {"policy": "full", "profile": "insecure-test"}
     monkeypatch.setattr(collusion, "PROTOCOLS", {PAPER: paper, DEFAULT: whole})
     spec = read_spec("collusion", "quick", {"clients": "4"}).settings

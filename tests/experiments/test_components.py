@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from sensecrypt.engines.clock import Prices
+from sensecrypt.experiments import components
 from sensecrypt.experiments.components import OURS, STOCK, cells, draw, judge, step_rows
 from sensecrypt.experiments.specs import read_spec
 
@@ -79,3 +81,23 @@ def test_steps_from_the_records_of_a_run():
         "aggregation": 10.0,  # of 20 clients
     }
     assert {each["side"] for each in rows} == {OURS}
+
+
+def test_ciphertexts_times_weights_and_clients_that_decrypt(monkeypatch):
+    prices = Prices(encrypt=2.0, add=0.125, decrypt=1.0, multiply=0.5, add_plain=0.25)
+    monkeypatch.setattr(components, "stock_prices", lambda: prices)
+    work = {"train_seconds": 1.0, "sensitivity_seconds": 0.1, "select_seconds": 0.2, "seal_seconds": 0.5}
+    own = {"encrypted_blocks": 4, "encrypted_share": 0.3, "open_seconds": 0.5, "decrypted_blocks": 6}
+    summed = {"added_blocks": 8, "multiplied_blocks": 8, "plain_added_blocks": 4, "aggregate_seconds": 1.0}
+    log = [
+        *({"round": 0, "cluster": 0, "client": client, **work, **own} for client in range(2)),
+        {"round": 0, "cluster": 0, "server": True, "union_share": 0.4, **summed},
+    ]
+    rows = step_rows(SimpleNamespace(log=log, config=SimpleNamespace(clients=2)), "paper")
+    found = {step: [each for each in rows if each["step"] == step] for step in ("decryption", "aggregation")}
+    assert [(each["client"], each["seconds"], each["share"]) for each in found["decryption"]] == [
+        (1, 6.5, 0.4),
+        (2, 6.5, 0.4),
+    ]
+    # 20 uploads instead of 2; adding plain sums is once for all uploads.
+    assert [each["seconds"] for each in found["aggregation"]] == [10 * (1.0 + 8 * 0.125 + 8 * 0.5) + 4 * 0.25]

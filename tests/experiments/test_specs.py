@@ -11,6 +11,7 @@ differs = ["ours"]
 rounds = 2
 rate = 0.5
 names = ["a"]
+shares = [0.1]
 differs = ["short"]
 [full]
 rounds = 30
@@ -25,14 +26,14 @@ def folder(tmp_path):
 
 def test_a_scale_and_what_differs(folder):
     quick, full = (read_spec("toy", scale, {}, folder=folder) for scale in ("quick", "full"))
-    assert quick.settings == {"rounds": 2, "rate": 0.5, "names": ["a"]}
+    assert quick.settings == {"rounds": 2, "rate": 0.5, "names": ["a"], "shares": [0.1]}
     assert quick.differs == ("ours", "short")
     assert (full.settings, full.differs) == ({"rounds": 30}, ("ours",))
 
 
 def test_changes_keep_the_kind_and_are_told(folder):
     changed = read_spec("toy", "quick", {"rounds": "7", "rate": "1", "names": '["b", "c"]', "else": "1"}, folder=folder)
-    assert changed.settings == {"rounds": 7, "rate": 1.0, "names": ["b", "c"]}
+    assert changed.settings == {"rounds": 7, "rate": 1.0, "names": ["b", "c"], "shares": [0.1]}
     assert "rounds = 7, by hand" in changed.differs
 
 
@@ -40,6 +41,24 @@ def test_changes_keep_the_kind_and_are_told(folder):
 def test_a_change_of_another_kind_is_refused(folder, text):
     with pytest.raises(InvalidInput, match="give a value like 2"):
         read_spec("toy", "quick", {"rounds": text}, folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"), [("rate", "nan"), ("rate", "inf"), ("rate", "-inf"), ("shares", "[0.5, nan]")]
+)
+def test_numbers_are_finite(folder, key, text):
+    with pytest.raises(InvalidInput, match=f"{key}: is .*; give a finite number"):
+        read_spec("toy", "quick", {key: text}, folder=folder)
+    (folder / "toy.toml").write_text(f"[quick]\n{key} = {text}\n")
+    with pytest.raises(InvalidInput, match=f"{key}: is .*; give a finite number"):
+        read_spec("toy", "quick", {}, folder=folder)
+
+
+@pytest.mark.parametrize("text", ["[]", '["a"]', "[true]", "[[0.5]]"])
+def test_a_list_keeps_its_kind(folder, text):
+    with pytest.raises(InvalidInput, match="give a value like"):
+        read_spec("toy", "quick", {"shares": text}, folder=folder)
+    assert read_spec("toy", "quick", {"shares": "[1, 0.5]"}, folder=folder).settings["shares"] == [1.0, 0.5]
 
 
 def test_bad_files_are_told(folder):

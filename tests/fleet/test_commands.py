@@ -111,7 +111,14 @@ def test_a_port_in_use_is_named():
 
 
 def test_flower_takes_the_app_and_reads_the_same_settings(tmp_path):
-    said = {"rounds": 5, "cpus": [[24, 16], [8, 4.5]], "learning_rate": 0.1, "partition": "iid", "model": ""}
+    said = {
+        "rounds": 5,
+        "cpus": [[24, 16], [8, 4.5]],
+        "learning_rate": 0.1,
+        "partition": "iid",
+        "model": "",
+        "beta": [1, 2.5],
+    }
     config = make_config({**said, "preset": "paper", "max_mi": -1})
     app = write_app(tmp_path / "app", config, run="2026-11-16", seconds={"deadline": 30, "enrol-seconds": 0.5})
     told = ast.literal_eval(flower(PYPROJECT_BY_FLOWER, str(app)))

@@ -180,6 +180,7 @@ def test_embedded_json_reads_back():
     [
         {},
         {"preset": "paper", "rounds": 3},
+        {"beta": [1, 2.5], "sensitivity_epsilon": 0.5},
         {"cpus": [[8, 4], [2, 1]], "partition": "dirichlet:0.5", "learning_rate": 0.01, "model": "it's"},
     ],
     ids=str,

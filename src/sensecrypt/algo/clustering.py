@@ -1,33 +1,63 @@
 """Which clients train together (paper, "Privacy-preserving Clustering of Clients" and Appendix G).
 
-Affinity Propagation (AP) on Euclidean distances, as in the paper, with three additions that its result needs:
+Affinity Propagation (AP) on squared Euclidean distances, as in the paper, is method `ap`. Method `auto` adds to it what
+measured fleets need (`docs/decisions/0003-clustering.md`):
 
-* AP's number of clusters hangs on its *preference*. The customary median splits a large group when groups are of
-  uneven size (15 + 5 clients: 3.6 clusters on average), so four quantiles of the similarities are tried and the
-  split with the best mean silhouette is taken.
-* AP always finds clusters, in noise too. Below `min_silhouette` there is no structure, and all clients are one
-  cluster.
-* A cluster of one has no secret from whoever sees its aggregate: clusters below `min_size` join the nearest one.
+* AP's number of clusters depends on its *preference*, and the right one on the number of clients: at the customary
+  median, 1,000 clients in 4 groups give 10 to 14 clusters. So AP's clusters are merged bottom-up, and of all levels the
+  one with the best mean silhouette is taken; or a coarser one that is nearly as good and whose clusters are well apart.
+* AP finds clusters in noise, too. Below `min_silhouette` there is no structure, and all clients are one cluster; unless
+  all clusters are large and well apart. With few samples per client, noise in 256 dimensions lowers the silhouette of
+  a split without any doubtful client.
+* The aggregate of one client is that client's model: clusters below `min_size` join the nearest one.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
+from sensecrypt.algo.merging import Matrix, join_small, least_separation, mean_silhouette, merge_levels
 from sensecrypt.errors import InvalidInput
 from sensecrypt.types import Clusters
 
-Method = Literal["affinity-propagation", "k-means"]
-Matrix = npt.NDArray[np.float64]
+Method = Literal["auto", "ap", "k-means"]
 
 MIN_SILHOUETTE = 0.35
-PREFERENCE_QUANTILES = (0.5, 0.25, 0.1, 0.0)
+MIN_SEPARATION = 6.0  # standard deviations; parts of one group of measured clients are up to 5.6 apart
+SILHOUETTE_TOLERANCE = 0.1  # a coarser level that is well apart may score so much less than the best
+LARGE = 30  # members of every cluster, where the separation is to count instead of the silhouette
 SAMPLE = 1000
+MAX_K = 8
+_DAMPING = 0.7, 0.9  # the second where AP does not converge with the first
+_ITERATIONS = 500
+_PLAIN_DAMPING, _PLAIN_ITERATIONS = 0.5, 200  # scikit-learn's defaults
+
+
+@dataclass(frozen=True, eq=False)
+class _Split:
+    """The best split of some clients.
+
+    Attributes:
+        labels: the cluster of each.
+        silhouette: its mean silhouette.
+        apart: standard deviations between its nearest two clusters.
+        pieces: the finer clusters that `labels` were merged from; the same where nothing was merged.
+        tried: in words, what was tried and what of it was best.
+        given: whether the number of clusters was given: then there is no silhouette to reach.
+    """
+
+    labels: checks.IntVector
+    silhouette: float
+    apart: float
+    pieces: checks.IntVector
+    tried: str
+    given: bool = False
 
 
 def cluster_clients(
@@ -36,54 +66,58 @@ def cluster_clients(
     random_state: int | np.random.Generator,
     min_size: int = 2,
     min_silhouette: float = MIN_SILHOUETTE,
-    method: Method = "affinity-propagation",
+    method: Method = "auto",
     k: int | None = None,
 ) -> Clusters:
     """Group clients whose vectors (sketches, or sensitivities in the clear) are close.
 
     Args:
-        vectors: one row a client.
+        vectors: one row per client.
         random_state: seed of AP's tie-breaking, of K-means, and of the sample below.
-        min_size: smaller clusters join the nearest.
-        min_silhouette: a split that scores less is no structure: one cluster.
-        method: `affinity-propagation`, or `k-means` with `k` clusters, the comparison method of Appendix G.
-        k: number of clusters for K-means; None: the one in 2 … 8 with the best silhouette.
+        min_size: smaller clusters join the nearest; not with `ap`.
+        min_silhouette: a split that scores less is no structure: one cluster, unless all clusters have 30 members and
+            are 6 standard deviations apart, on the sample below; not with `ap`, nor with `k`.
+        method: `auto`: AP, its clusters merged to the best silhouette; `ap`: AP alone with scikit-learn's defaults, as
+            the paper has it; `k-means`: the comparison method of Appendix G.
+        k: number of clusters of K-means; None: the one in 2 … 8 with the best silhouette.
 
-    Beyond 1,000 clients AP, whose cost is quadratic, runs on a random sample of 1,000, and every client goes to its
-    nearest exemplar; `why` says so. A group that holds less than about 1 % of the clients can then be missed.
+    The cost of AP is quadratic. Beyond 1,000 clients `auto` and `k-means` cluster a random sample of 1,000, and every
+    other client joins the cluster of its nearest exemplar; `why` says so. A group that holds less than about 1 % of the
+    clients can then be missed. `ap` always takes all clients: 10,000 need gigabytes and minutes.
     """
     rows = _check_rows(vectors)
     checks.whole("min_size", min_size, low=1)
     checks.number("min_silhouette", min_silhouette, low=-1.0, high=1.0)
-    checks.choice("method", method, ("affinity-propagation", "k-means"))
+    checks.choice("method", method, get_args(Method))
     clients = len(rows)
     if k is not None:
         checks.whole("k", k, low=1, high=clients)
+        if method != "k-means":
+            raise InvalidInput("k", f"is {k}, and method {method} finds the number itself", "choose method k-means")
+    rng = np.random.default_rng(random_state)
+    if method == "ap":
+        return _plain_affinity_propagation(rows, _draw_seed(rng))
     if clients < 2 * min_size or clients < 3:
         return _one_cluster(rows, None, f"{clients} client(s) cannot make two clusters of at least {min_size}")
     if (rows == rows[0]).all():
         return _one_cluster(rows, None, "all clients are identical")
 
-    rng = np.random.default_rng(random_state)
     sample = np.arange(clients) if clients <= SAMPLE else np.sort(rng.choice(clients, SAMPLE, replace=False))
-    part = rows[sample]
-    distances = _distances(part, part)
-    seed = int(rng.integers(2**31))
-    candidates = _k_means_splits(part, k, seed) if method == "k-means" else _affinity_splits(distances, seed)
-    scored = [(_silhouette(distances, labels), labels) for labels in candidates]
-    if not scored:
-        return _one_cluster(rows, None, f"{method} found no split")
-    silhouette, labels = max(scored, key=lambda pair: pair[0])  # of equals the first
-    if silhouette < min_silhouette:
-        why = f"no structure: the best split's silhouette {silhouette:.2f} is below {min_silhouette:.2f}"
-        return _one_cluster(rows, silhouette, why)
-
-    exemplars = sample[_medoids(distances, labels)]
-    why = f"{method}: silhouette {silhouette:.2f}"
-    if clients > SAMPLE:
-        labels = _distances(rows, rows[exemplars]).argmin(axis=1)
-        why += f" on a sample of {SAMPLE} clients, the others assigned to their nearest exemplar"
-    return _finish(rows, exemplars, labels, silhouette, min_size, why)
+    distances = _distances(rows[sample], rows[sample])
+    seed = _draw_seed(rng)
+    split = (
+        _k_means(rows[sample], distances, k, min_size, seed)
+        if method == "k-means"
+        else _merged_affinity_propagation(rows[sample], distances, min_size, seed)
+    )
+    why = split.tried + (f", on a sample of {SAMPLE:,} of {clients:,} clients" if clients > SAMPLE else "")
+    if split.labels.max() == 0:
+        return _one_cluster(rows, None, why)
+    separate = split.apart >= MIN_SEPARATION and np.bincount(split.labels).min() >= LARGE
+    if split.silhouette < min_silhouette and not separate and not split.given:
+        return _one_cluster(rows, split.silhouette, f"no structure, silhouette below {min_silhouette:.2f}: {why}")
+    labels = _extend(rows, sample, distances, split)
+    return _clusters(sample[_medoids(distances, split.labels)], labels, split.silhouette, why)
 
 
 def _check_rows(vectors: npt.ArrayLike) -> Matrix:
@@ -92,9 +126,13 @@ def _check_rows(vectors: npt.ArrayLike) -> Matrix:
     except (TypeError, ValueError) as error:
         raise InvalidInput("vectors", "is not a matrix of real numbers", "pass rows of equal length") from error
     if rows.ndim != 2:
-        raise InvalidInput("vectors", f"has shape {rows.shape}", "pass one row a client")
+        raise InvalidInput("vectors", f"has shape {rows.shape}", "pass one row per client")
     checks.finite_vector("vectors", rows)
     return rows
+
+
+def _draw_seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**31))
 
 
 def _distances(a: Matrix, b: Matrix) -> Matrix:
@@ -103,50 +141,100 @@ def _distances(a: Matrix, b: Matrix) -> Matrix:
     return np.asarray(pairwise_distances(a, b), dtype=np.float64)
 
 
-def _affinity_splits(distances: Matrix, seed: int) -> list[checks.IntVector]:
-    """The splits into two or more clusters that AP finds at each preference."""
+def _plain_affinity_propagation(rows: Matrix, seed: int) -> Clusters:
+    """AP with the median preference and nothing besides; of a run that does not converge, the last iteration."""
+    distances = _distances(rows, rows)
+    labels, converged = _affinity_propagation(
+        distances, float(np.median(-(distances**2))), _PLAIN_DAMPING, _PLAIN_ITERATIONS, seed
+    )
+    failed = f"affinity propagation did not converge in {_PLAIN_ITERATIONS} iterations"
+    if labels is None:
+        return _one_cluster(rows, None, f"{failed} and found no exemplars: one cluster")
+    silhouette = mean_silhouette(distances, labels) if 0 < labels.max() < len(rows) - 1 else None
+    why = "affinity propagation at the median preference" if converged else f"{failed}: clusters of the last one"
+    why += "" if silhouette is None else f", silhouette {silhouette:.2f}"
+    return _clusters(_medoids(distances, labels), labels, silhouette, why)
+
+
+def _merged_affinity_propagation(rows: Matrix, distances: Matrix, min_size: int, seed: int) -> _Split:
+    """AP's clusters at the median preference, merged to the level with the best silhouette, or nearly so."""
+    preference = float(np.median(-(distances[~np.eye(len(distances), dtype=bool)] ** 2)))
+    for damping in _DAMPING:
+        found, converged = _affinity_propagation(distances, preference, damping, _ITERATIONS, seed)
+        if converged:
+            break
+    note = "" if converged else f", which did not converge in {_ITERATIONS} iterations,"
+    if found is None:
+        nobody = np.zeros(len(distances), dtype=np.int64)
+        return _Split(nobody, -1.0, 0.0, nobody, f"affinity propagation{note} found no exemplars")
+    pieces = join_small(distances, found, min_size)
+    levels = list(merge_levels(distances, pieces))
+    tried = f"affinity propagation{note} found {found.max() + 1} clusters"
+    if pieces.max() < found.max():
+        tried += f", {found.max() - pieces.max()} of them with fewer than {min_size} clients joined the nearest"
+    if not levels:
+        return _Split(pieces, -1.0, 0.0, pieces, f"{tried}: one cluster")
+    best, finest = max(reversed(levels), key=lambda level: level[0])  # of equals the fewest clusters
+    tried += f"; merged down to 2, the best silhouette is {best:.2f} at {finest.max() + 1} clusters"
+    for silhouette, labels in levels:
+        if labels.max() > finest.max() or silhouette < best - SILHOUETTE_TOLERANCE:
+            continue
+        apart = least_separation(rows, labels)
+        if MIN_SEPARATION <= apart < np.inf:
+            tried += f"; {labels.max() + 1} clusters are at least {apart:.1f} standard deviations apart"
+            return _Split(labels, silhouette, apart, pieces, tried)
+        if apart == np.inf and labels.max() == finest.max():
+            break  # clusters too small to judge by anything but the silhouette
+    return _Split(finest, best, 0.0, pieces, tried)
+
+
+def _affinity_propagation(
+    distances: Matrix, preference: float, damping: float, iterations: int, seed: int
+) -> tuple[checks.IntVector | None, bool]:
+    """Labels, None if AP found no exemplars; and whether it converged."""
     from sklearn.cluster import AffinityPropagation
     from sklearn.exceptions import ConvergenceWarning
 
-    similarity = -(distances**2)
-    pairs = similarity[~np.eye(len(similarity), dtype=bool)]
-    splits = []
-    for quantile in PREFERENCE_QUANTILES:
-        model = AffinityPropagation(
-            affinity="precomputed",
-            preference=float(np.quantile(pairs, quantile)),
-            damping=0.7,
-            max_iter=500,
-            random_state=seed,
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a run that did not converge gives labels of −1
-            labels = np.asarray(model.fit(similarity).labels_, dtype=np.int64)
-        if labels.min() >= 0 and labels.max() > 0:
-            splits.append(labels)
-    return splits
+    model = AffinityPropagation(
+        affinity="precomputed", preference=preference, damping=damping, max_iter=iterations, random_state=seed
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        labels = np.asarray(model.fit(-(distances**2)).labels_, dtype=np.int64)
+    converged = not any(issubclass(each.category, ConvergenceWarning) for each in caught)
+    return (labels if labels.min() >= 0 else None), converged
 
 
-def _k_means_splits(rows: Matrix, k: int | None, seed: int) -> list[checks.IntVector]:
+def _k_means(rows: Matrix, distances: Matrix, k: int | None, min_size: int, seed: int) -> _Split:
+    """K-means with k clusters, or with the number that has the best silhouette."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
+    counts = [k] if k is not None else list(range(2, min(MAX_K, len(rows) - 1) + 1))
     splits = []
-    for count in [k] if k is not None else range(2, min(8, len(rows) - 1) + 1):
+    for count in counts:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
-            labels = KMeans(n_clusters=count, n_init=10, random_state=seed).fit(rows).labels_
-        if labels.max() > 0:
-            splits.append(np.asarray(labels, dtype=np.int64))
-    return splits
+            found = KMeans(n_clusters=count, n_init=10, random_state=seed).fit(rows).labels_
+        labels = join_small(distances, np.unique(found, return_inverse=True)[1].astype(np.int64), min_size)
+        splits.append((mean_silhouette(distances, labels), labels))
+    silhouette, labels = max(splits, key=lambda split: split[0])  # of equals the fewest clusters
+    asked = f"k = {k}" if k is not None else f"k = {counts[0]} … {counts[-1]}"
+    tried = f"k-means with {asked}: {labels.max() + 1} clusters, silhouette {silhouette:.2f}"
+    if k is not None and labels.max() + 1 < k:
+        tried += f"; {k - labels.max() - 1} with fewer than {min_size} clients joined the nearest"
+    return _Split(labels, silhouette, least_separation(rows, labels), labels, tried, given=k is not None)
 
 
-def _silhouette(distances: Matrix, labels: checks.IntVector) -> float:
-    from sklearn.metrics import silhouette_score
+def _extend(rows: Matrix, sample: checks.IntVector, distances: Matrix, split: _Split) -> checks.IntVector:
+    """The sample's labels for all clients: the others join the cluster of the nearest piece's medoid.
 
-    if labels.max() + 1 >= len(labels):  # every client on its own
-        return -1.0
-    return float(silhouette_score(distances, labels, metric="precomputed"))
+    Pieces, not clusters: a wide cluster's border can be nearer to another cluster's medoid than to its own.
+    """
+    medoids = _medoids(distances, split.pieces)
+    labels = split.labels[medoids][_distances(rows, rows[sample[medoids]]).argmin(axis=1)]
+    labels[sample] = split.labels
+    return labels
 
 
 def _medoids(distances: Matrix, labels: checks.IntVector) -> checks.IntVector:
@@ -158,31 +246,13 @@ def _medoids(distances: Matrix, labels: checks.IntVector) -> checks.IntVector:
     return np.array(medoids, dtype=np.int64)
 
 
-def _finish(
-    rows: Matrix, exemplars: checks.IntVector, labels: checks.IntVector, silhouette: float, min_size: int, why: str
-) -> Clusters:
-    """Merge clusters that are too small, smallest first, then number clusters by first appearance."""
-    alive = list(range(exemplars.size))
-    merged = 0
-    while len(alive) > 1:
-        sizes = [int((labels == cluster).sum()) for cluster in alive]
-        smallest = alive[int(np.argmin(sizes))]
-        if min(sizes) >= min_size:
-            break
-        alive.remove(smallest)
-        gaps = _distances(rows[exemplars[[smallest]]], rows[exemplars[alive]])[0]
-        labels = np.where(labels == smallest, alive[int(gaps.argmin())], labels)
-        merged += 1
-    if merged:
-        why += f"; {merged} cluster(s) smaller than {min_size} joined the nearest"
-    first_seen = sorted(alive, key=lambda cluster: int((labels == cluster).argmax()))
-    renumbered = np.empty(len(labels), dtype=np.int64)
-    for number, cluster in enumerate(first_seen):
-        renumbered[labels == cluster] = number
-    return Clusters(renumbered, exemplars[first_seen], silhouette, why)
+def _clusters(exemplars: checks.IntVector, labels: checks.IntVector, silhouette: float | None, why: str) -> Clusters:
+    """The result, with clusters numbered by first appearance."""
+    first_seen = np.argsort([int((labels == cluster).argmax()) for cluster in range(exemplars.size)])
+    return Clusters(np.argsort(first_seen)[labels], exemplars[first_seen], silhouette, why)
 
 
 def _one_cluster(rows: Matrix, silhouette: float | None, why: str) -> Clusters:
-    """Everybody together; the exemplar is the client nearest to the mean."""
+    """All clients together; the exemplar is the client nearest to the mean."""
     nearest = int(_distances(rows, rows.mean(axis=0, keepdims=True)).argmin())
     return Clusters(np.zeros(len(rows), dtype=np.int64), np.array([nearest]), silhouette, why)

@@ -8,6 +8,11 @@ before relying on ε:
 * It is calibrated to a distance of G between neighbouring inputs. Each client noises its own vector, so neighbours
   are any two clipped vectors, and two non-negative vectors of length G can be √2·G apart: as *local* differential
   privacy the guarantee is that of σ/√2. `local_epsilon` tells it.
+
+A second reading protects one sample instead of the whole vector, as DP-SGD does, which the paper refers to. Γ is
+|mean over n samples of w·g_j|. If every part w·g_j is clipped to length G, replacing one sample moves the mean, and so
+its absolute value, by at most 2G/n: noise N(0, σ²(2G/n)²) gives (ε, δ) to each sample. `local_epsilon(2σ/n)` tells what
+is left of it for the whole vector: next to nothing for large n.
 """
 
 from __future__ import annotations
@@ -74,12 +79,56 @@ def dp_noise(vector: npt.ArrayLike, *, clip: float, epsilon: float, delta: float
     return _dp_noise_with(values, _os_normals(values.size), clip=clip, epsilon=epsilon, delta=delta)
 
 
-def _dp_noise_with(
-    values: checks.FloatVector, normals: checks.FloatVector, *, clip: float, epsilon: float, delta: float
+def sample_noise(
+    vector: npt.ArrayLike, *, samples: int, clip: float, epsilon: float, delta: float = 1e-5
 ) -> checks.FloatVector:
-    """The deterministic part, for tests: the same with given standard normal numbers."""
+    """Add the noise that protects one of n samples, drawn from the operating system's generator.
+
+    Args:
+        vector: |mean of n parts|, each clipped to length `clip` by `clip_rows`. n is public and stays: neighbours
+            differ in the content of one sample.
+        samples: n.
+        clip: G.
+        epsilon: in (0, 1], of one sample.
+        delta: in (0, 1).
+    """
+    values = checks.finite_vector("vector", vector)
+    distance = 2 / checks.whole("samples", samples, low=1)
+    normals = _os_normals(values.size)
+    return _dp_noise_with(values, normals, clip=clip, epsilon=epsilon, delta=delta, distance=distance)
+
+
+def clip_rows(rows: npt.ArrayLike, clip: float) -> checks.FloatVector:
+    """Each row shortened to length `clip` if it is longer: rows × N."""
     bound = checks.number("clip", clip, low=0.0, open_low=True)
-    noise = normals * (gaussian_sigma(epsilon, delta) * bound)
+    values = np.asarray(rows, dtype=np.float64)
+    if values.ndim != 2 or not np.isfinite(values).all():
+        raise InvalidInput("rows", "are not a matrix of finite numbers", "check the training step for divergence")
+    lengths = np.linalg.norm(values, axis=1, keepdims=True)
+    return np.asarray(values / np.maximum(1.0, lengths / bound), dtype=np.float64)
+
+
+def _dp_noise_with(
+    values: checks.FloatVector,
+    normals: checks.FloatVector,
+    *,
+    clip: float,
+    epsilon: float,
+    delta: float,
+    distance: float = 1.0,
+) -> checks.FloatVector:
+    """The deterministic part of both readings, for tests and experiments: with given standard normal numbers.
+
+    Args:
+        values: the vector.
+        normals: as many standard normal numbers.
+        clip: G.
+        epsilon: in (0, 1].
+        delta: in (0, 1).
+        distance: of neighbouring vectors, in units of `clip`.
+    """
+    bound = checks.number("clip", clip, low=0.0, open_low=True)
+    noise = normals * (gaussian_sigma(epsilon, delta) * bound * distance)
     return values / max(1.0, float(np.linalg.norm(values)) / bound) + noise
 
 

@@ -180,6 +180,20 @@ def python_paillier(rng: np.random.Generator) -> Contender:
     return Contender(REFERENCE, len(values), len(values), 512.0, steps)
 
 
+def python_paillier_weighted(rng: np.random.Generator) -> Contender:
+    """FedAvg with the stock implementation: a ciphertext times n_i / N, and a ciphertext plus a known number."""
+    public, _ = _peer("phe").generate_paillier_keypair(n_length=2048)
+    values = rng.normal(0, 0.05, 20).tolist()
+    samples = rng.integers(1000, 4000, 20)
+    shares = (samples / samples.sum()).tolist()
+    encrypted = [public.encrypt(value) for value in values]
+    steps: dict[str, Step] = {
+        "multiply": lambda: [each * share for each, share in zip(encrypted, shares, strict=True)],
+        "add_plain": lambda: [each + value for each, value in zip(encrypted, values, strict=True)],
+    }
+    return Contender(REFERENCE, len(values), len(values), 512.0, steps)
+
+
 def _pypaillier(rng: np.random.Generator) -> Contender:
     os.environ["RAYON_NUM_THREADS"] = "1"  # before its first use: it would take all cores
     peer = _peer("paillier")

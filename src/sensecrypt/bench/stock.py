@@ -7,7 +7,7 @@ from statistics import median
 
 import numpy as np
 
-from sensecrypt.bench.crypto import python_paillier
+from sensecrypt.bench.crypto import python_paillier, python_paillier_weighted
 from sensecrypt.engines.clock import Prices
 
 _REPEATS = 5
@@ -15,11 +15,11 @@ _REPEATS = 5
 
 def stock_prices() -> Prices:
     """Seconds of processor time for each operation on one value: medians over batches of real ones at 2048 bits."""
-    peer = python_paillier(np.random.default_rng(0))
-    times: dict[str, list[float]] = {operation: [] for operation in peer.steps}
-    for _ in range(_REPEATS):
-        for operation, step in peer.steps.items():
-            start = time.process_time()
-            step()
-            times[operation].append((time.process_time() - start) / peer.values)
+    times: dict[str, list[float]] = {}
+    for peer in (python_paillier(np.random.default_rng(0)), python_paillier_weighted(np.random.default_rng(0))):
+        for _ in range(_REPEATS):
+            for operation, step in peer.steps.items():
+                start = time.process_time()
+                step()
+                times.setdefault(operation, []).append((time.process_time() - start) / peer.values)
     return Prices(**{operation: median(each) for operation, each in times.items()})

@@ -84,34 +84,50 @@ def selection(sizes: tuple[int, ...], repeats: int, seed: int, as_json: bool) ->
 
 @bench.command()
 @click.option("--sizes", default="20,200,2_000,10_000", show_default=True, callback=_sizes, help="Numbers of clients.")
+@click.option("--real", "dataset", metavar="DATASET", help="Sketches of this data set, such as digits, not synthetic.")
+@click.option("--partition", default="categories:4", show_default=True, help="How --real is split over the clients.")
+@click.option("--model", default="", help="Of --real: a name in the zoo. [default: the data set's]")
 @_repeats
 @_seed
 @_json
-def clustering(sizes: tuple[int, ...], repeats: int, seed: int, as_json: bool) -> None:
-    """Clustering of client sketches against scikit-learn's plain methods."""
+def clustering(
+    sizes: tuple[int, ...],
+    dataset: str | None,
+    partition: str,
+    model: str,
+    repeats: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Clustering of client sketches against scikit-learn's plain methods, on synthetic or real data."""
     from sensecrypt.bench import clustering as module
 
+    real = None if dataset is None else module.RealData(dataset, partition, model)
     with _status() as status:
-        report = module.run(sizes, repeats=repeats, seed=seed, on_step=status.update)
+        report = module.run(sizes, repeats=repeats, seed=seed, on_step=status.update, real=real)
     if as_json:
         click.echo(json.dumps(asdict(report)))
         return
     _show(
-        f"Clustering sketches of {module.SKETCH_SIZE} numbers, {module.GROUPS} true groups "
+        f"Clustering sketches of {module.SKETCH_SIZE} numbers, {report.data} "
         f"(one sketch of {report.sketch_parameters:,} parameters: {1e3 * report.sketch_seconds:.1f} ms)",
-        ("clients", "method", "seconds", "peak MB", "clusters", "ARI"),
+        ("clients", "method", "seconds", "÷ ours", "peak MB", "clusters", "ARI"),
         [
             (
                 f"{row.clients:,}",
                 row.method,
                 f"{row.seconds:.2f}",
+                f"{row.ratio:.2f}",
                 f"{row.peak_mb:,.0f}",
                 row.clusters,
-                f"{row.ari:.3f}",
+                "" if row.ari is None else f"{row.ari:.3f}",
             )
             for row in report.rows
         ],
     )
+    for row in report.rows:
+        if row.why:
+            click.echo(f"{row.clients:,} clients: {row.why}")
 
 
 @bench.command()

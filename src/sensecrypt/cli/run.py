@@ -20,7 +20,7 @@ from sensecrypt.cli.report import report_at_end
 from sensecrypt.config import PRESETS, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
-from sensecrypt.report.words import count
+from sensecrypt.report.words import count, noise_words
 
 if TYPE_CHECKING:
     from sensecrypt.engines.local import OnRound
@@ -138,14 +138,23 @@ def show(config: RunConfig, result: Outcome, folder: Path) -> None:
         row += [f"{1e3 * record[f'{step}_seconds']:.0f} ms" for step in ("train", "encrypt")]
         table.add_row(*row, f"{record['bytes_up'] / 1e3:.0f}")
     console.print(table)
-    clusters = f"{count(len(result.model_sha256), 'cluster')} ({result.why_clusters})"
+    console.print(_clusters(config, result), soft_wrap=True)
     console.print(
-        f"{clusters}; mean accuracy {_percent(summary['accuracy'])}, "
+        f"mean accuracy {_percent(summary['accuracy'])}, "
         f"{summary['encrypted_share']:.0%} encrypted, {summary['bytes_up'] / 1e6:.1f} MB up, "
         f"{summary['bytes_down'] / 1e6:.1f} MB down, {summary['device_seconds']:.3g} s on the devices, "
         f"{summary['wall_seconds']:.1f} s here; in {folder}",
         soft_wrap=True,
     )
+    if summary["sensitivity_noise"] is not None:
+        console.print(noise_words(summary["sensitivity_noise"]), soft_wrap=True)
+
+
+def _clusters(config: RunConfig, result: Outcome) -> str:
+    """How many clusters there are, and why; that clustering was to no effect is said in so many words."""
+    models = len(result.model_sha256)
+    for_all = ", all clients train one model" if models == 1 and config.clustering != "none" else ""
+    return escape(f"{count(models, 'cluster')}{for_all}: {result.why_clusters}")
 
 
 def _percent(accuracy: float | None) -> str:

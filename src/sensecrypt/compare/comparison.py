@@ -1,7 +1,7 @@
 """Several methods in one scenario: the same data, devices and training, one row each.
 
 The paper's fairness rule holds unless it is switched off: MaskCrypt's mask is as large as the union of SenseCrypt's
-masks under the same preset, if both take part.
+masks under the same preset and settings, if both take part.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput
 from sensecrypt.files import make_folder
 from sensecrypt.models import DEFAULT_MODEL
+from sensecrypt.profiles import get_profile
 
 VERSION = 1
 REPORT, TRAINING = "compare.json", "training"
@@ -41,6 +42,7 @@ def compare(
     match_union: bool = True,
     resume: bool = False,
     on_step: OnStep | None = None,
+    training: Path | None = None,
 ) -> dict[str, Any]:
     """Run every contestant, and tell how each did.
 
@@ -53,6 +55,7 @@ def compare(
         match_union: whether MaskCrypt's ratio follows SenseCrypt's union of masks.
         resume: continue what is in `folder`.
         on_step: told after each round: whose, its number, how many there are.
+        training: where training results are kept that other comparisons share; None: in `folder`, until its end.
     """
     settings = dict(common)
     configs = {each.name: each.configure(settings, crypto) for each in contestants}  # all mistakes before any work
@@ -62,14 +65,14 @@ def compare(
     at_stock = any(each.stock(configs[each.name]) and each.policy != "plaintext" for each in contestants)
     stock = stock_prices() if at_stock else None
     ours: dict[tuple[str, str, str], Prices] = {}
-    memo = folder / TRAINING
+    memo = training or folder / TRAINING
     rows: dict[str, dict[str, Any]] = {}
-    unions: dict[str, float] = {}
+    unions: dict[tuple[str, ...], float] = {}
     for contestant in sorted(contestants, key=lambda each: each.policy != "sensecrypt"):
         config = configs[contestant.name]
         matched = match_union and contestant.policy == "maskcrypt" and "ratio" not in {**common, **contestant.settings}
-        if matched and contestant.preset in unions:
-            config = contestant.configure({**settings, "ratio": unions[contestant.preset]}, crypto)
+        if matched and contestant.variant in unions:
+            config = contestant.configure({**settings, "ratio": unions[contestant.variant]}, crypto)
         own = problem if _same_problem(config, next(iter(configs.values()))) else None
 
         def on_round(number: int, *_: float, name: str = contestant.name, rounds: int = config.rounds) -> None:
@@ -85,8 +88,8 @@ def compare(
         make_folder(memo)
         prices = _our_prices(config, ours)
         result = run_local(config, place, problem=own, resume=going_on, on_round=on_round, memo=memo, prices=prices)
-        if contestant.policy == "sensecrypt" and contestant.preset not in unions:
-            unions[contestant.preset] = result.union_share
+        if contestant.policy == "sensecrypt":
+            unions[contestant.variant] = result.union_share
         rows[contestant.name] = _row(contestant, result, stock if contestant.stock(config) else None)
     first = next(iter(configs.values()))
     report = {
@@ -100,7 +103,8 @@ def compare(
         "rows": [rows[each.name] for each in contestants],
     }
     RunFolder(folder).write(REPORT, json.dumps(report, indent=1).encode())
-    shutil.rmtree(memo, ignore_errors=True)
+    if training is None:
+        shutil.rmtree(memo, ignore_errors=True)
     return report
 
 
@@ -150,6 +154,7 @@ def _row(contestant: Contestant, result: Result, prices: Prices | None) -> dict[
         "encrypted_share": summary["encrypted_share"],
         "median_encrypted_share": _median_client(result),
         "union_share": result.union_share,
+        "under_covered_share": _under_covered(result),
         "coverage": summary["coverage"],
         "crypto": config.crypto,
         "ahead_seconds": _ahead(result),
@@ -168,6 +173,14 @@ def _median_client(result: Result) -> float:
         shares.setdefault(record["client"], []).append(record["encrypted_share"])
     means = sorted(mean(each) for each in shares.values())
     return means[(len(means) - 1) // 2]
+
+
+def _under_covered(result: Result) -> float:
+    """Mean share of what a cluster encrypted that fewer than `min_contributors` of its clients did."""
+    size = result.vectors[0].size
+    blocks = -(-size // min(get_profile(result.config.profile).slots, size))
+    served = [record for record in result.log if "server" in record and record.get("union_share")]
+    return float(mean([record["lonely_blocks"] / (record["union_share"] * blocks) for record in served] or [0.0]))
 
 
 def _ahead(result: Result) -> float:

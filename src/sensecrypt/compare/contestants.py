@@ -40,6 +40,11 @@ class Contestant:
         """As its folder is called."""
         return re.sub(r"[^a-zA-Z0-9=.]+", "-", self.name).strip("-")
 
+    @property
+    def variant(self) -> tuple[str, ...]:
+        """Preset and settings, whatever the policy."""
+        return (self.preset, *(f"{key}={value}" for key, value in sorted(self.settings.items())))
+
     def stock(self, config: RunConfig) -> bool:
         """Whether python-paillier's cost stands for its encryption: in the paper's way to encrypt, and no other."""
         like_the_paper = ("paillier-2048-scalar", "fresh", "paper")

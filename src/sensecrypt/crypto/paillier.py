@@ -166,13 +166,13 @@ class PublicKey:
         same_rows(len(pairs), len(plaintexts))
         return self.write(hide(self, pairs, plaintexts))
 
-    def multiply(self, a: Ciphertexts, scalar: int) -> Ciphertexts:
+    def multiply(self, a: Ciphertexts, factor: int) -> Ciphertexts:
         """Ciphertexts of the values times a known whole number; the caller keeps the products within their slots."""
-        factor = mpz(checks.whole("scalar", scalar, low=-(2**63), high=2**63 - 1))
+        power = mpz(checks.whole("factor", factor, low=-(2**63), high=2**63 - 1))
         pairs = self.parse("a", a)
         self.check_coprime("a", pairs)
-        powers = [gmpy2.powmod(x, factor, self._n2) for x, _ in pairs]
-        return self.write(self._pairs("a", powers, [u * factor for _, u in pairs]))
+        powers = [gmpy2.powmod(x, power, self._n2) for x, _ in pairs]
+        return self.write(self._pairs("a", powers, [u * power for _, u in pairs]))
 
     def rerandomise(self, a: Ciphertexts, *, workers: int = 1) -> Ciphertexts:
         """The same values in ciphertexts that cannot be linked to `a`."""

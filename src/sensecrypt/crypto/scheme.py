@@ -5,12 +5,12 @@ Ciphertexts are rows of a uint8 matrix, all of one length; values are int64. A p
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from sensecrypt.errors import InvalidCiphertext
+from sensecrypt.errors import InvalidCiphertext, InvalidInput
 from sensecrypt.profiles import Profile
 
 Ciphertexts = npt.NDArray[np.uint8]
@@ -57,6 +57,14 @@ class EncryptionKey(Protocol):
         """An empty running sum of uploads of that many rows."""
 
 
+@runtime_checkable
+class MultiplyingKey(EncryptionKey, Protocol):
+    """The public side of a scheme whose ciphertexts can be multiplied by a number: its profiles say `multiplies`."""
+
+    def multiply(self, a: Ciphertexts, factor: int) -> Ciphertexts:
+        """Ciphertexts of the values times a whole number; the caller keeps the products within their slots."""
+
+
 class DecryptionKey(Protocol):
     """The secret side of a scheme."""
 
@@ -69,6 +77,14 @@ class DecryptionKey(Protocol):
 
     def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:
         """The first `count` values."""
+
+
+def multiplying(key: EncryptionKey) -> MultiplyingKey:
+    """The same key, of a scheme that multiplies; any other is refused."""
+    if not key.profile.multiplies or not isinstance(key, MultiplyingKey):
+        problem = f"is of {key.profile.name}, whose ciphertexts cannot be multiplied"
+        raise InvalidInput("key", problem, "choose a paillier profile, or let clients multiply by their weights")
+    return key
 
 
 def check_shape(argument: str, ciphertexts: object, width: int) -> Ciphertexts:

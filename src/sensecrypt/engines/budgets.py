@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from sensecrypt import checks
 from sensecrypt.algo.budget import deadline_budgets, encryption_budgets
 from sensecrypt.config import RunConfig
-from sensecrypt.engines.clock import Pace, pace
+from sensecrypt.engines.clock import SETUP, Pace, pace
 from sensecrypt.engines.outcome import Record
+from sensecrypt.errors import SenseCryptError
+from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
 
 
 class Budgets:
     """The α of every client, round by round."""
 
-    def __init__(self, config: RunConfig, labels: checks.IntVector, size: int) -> None:
-        """For a run with these clusters and a model of that size."""
+    def __init__(
+        self,
+        config: RunConfig,
+        labels: checks.IntVector,
+        size: int,
+        measured: Mapping[int, float] | None = None,
+    ) -> None:
+        """For a run with these clusters and a model of that size.
+
+        Args:
+            config: of the run.
+            labels: the cluster of each client.
+            size: parameters of the model.
+            measured: the bandwidth of each client's first answer, for a run that asks for it; any unit.
+        """
         self._config, self._labels, self._size = config, labels, size
+        self._measured = measured if measures_bandwidth(config) else None
         self._profile = get_profile(config.profile)
         self._block = min(self._profile.slots, size)
         self._blocks = -(-size // self._block)
@@ -51,11 +67,15 @@ class Budgets:
                 )
 
     def _foretold(self, setup: Record) -> Record | None:
-        """A round as setting up foretells it: an epoch takes about as long as the gradient over the same samples."""
+        """A round as setting up foretells it: an epoch takes about as long as the gradient over the same samples.
+
+        Where clients have trained already, for clustering, a round's training takes as long as that did.
+        """
         if "pass_seconds" not in setup:
             return None
         seconds = setup["pass_seconds"]
-        return {**setup, "train_seconds": self._config.local_epochs * seconds, "sensitivity_seconds": seconds}
+        training = setup.get("train_seconds", self._config.local_epochs * seconds)
+        return {**setup, "train_seconds": training, "sensitivity_seconds": seconds}
 
     def of_round(self, number: int) -> checks.FloatVector:
         """α of every client: the paper's as long as nothing was measured, not even while setting up.
@@ -64,7 +84,7 @@ class Budgets:
         """
         devices = self._config.devices(number)
         budgets = encryption_budgets(
-            [device.bandwidth for device in devices], [device.speed for device in devices], clusters=self._labels
+            self._bandwidths(number), [device.speed for device in devices], clusters=self._labels
         )
         for cluster in range(int(self._labels.max()) + 1):
             members = np.flatnonzero(self._labels == cluster)
@@ -78,8 +98,41 @@ class Budgets:
                     slack=self._config.slack,
                     grace=self._config.grace,
                 )
-            # No block may be encrypted by fewer than `min_contributors`: one alone could be told by subtraction where
-            # the rest is plain, and where it is padded by a member who sends what overflows, or does not.
-            rank = min(self._config.min_contributors, members.size)
-            budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
+            if self._config.layout == "prefix":
+                # Members encrypt prefixes of one order, so equal budgets are equal blocks: with the largest budgets
+                # lowered to that of rank `min_contributors`, no block is encrypted by fewer. A block of one client can
+                # be read by subtraction where the rest is plain, and where it is blinded by a member who overflows it.
+                rank = min(self._config.min_contributors, members.size)
+                budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
         return budgets
+
+    def _bandwidths(self, number: int) -> checks.FloatVector:
+        """As declared for that round, or as measured before the first one.
+
+        Whoever did not answer then counts as the slowest of its cluster.
+        """
+        declared = np.array([device.bandwidth for device in self._config.devices(number)])
+        if self._measured is None:
+            return declared
+        found = np.ones(declared.size)
+        for cluster in range(int(self._labels.max()) + 1):
+            members = np.flatnonzero(self._labels == cluster).tolist()
+            known = {client: self._measured[client] for client in members if client in self._measured}
+            if not known:
+                raise SenseCryptError(f"no bandwidth was measured in cluster {cluster}; set bandwidth=declared")
+            found[members] = [known.get(client, min(known.values())) for client in members]
+        return found
+
+
+def measures_bandwidth(config: RunConfig) -> bool:
+    """Whether a run's budgets are made of bandwidths that the aggregator measures."""
+    return config.bandwidth == "measured" and get_policy(config.policy).uses_budget
+
+
+def measured_bandwidths(records: Iterable[Record]) -> dict[int, float]:
+    """What the set-up's records say about each client's bandwidth."""
+    return {
+        record["client"]: record["measured_bandwidth"]
+        for record in records
+        if record["round"] == SETUP and "measured_bandwidth" in record
+    }

@@ -13,15 +13,18 @@ from statistics import median
 import numpy as np
 import numpy.typing as npt
 
+from sensecrypt import checks
 from sensecrypt.crypto.encoding import check_ints
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.crypto.scheme import Ciphertexts, Ints, RowNumbers, check_rows, check_shape
 from sensecrypt.engines.clock import Prices
 from sensecrypt.engines.meter import Meter, MeteredKey, Operation, Spent
+from sensecrypt.errors import InvalidCiphertext
 from sensecrypt.profiles import Profile, get_profile
 
 _REPEATS = 5
-_ROWS: dict[Operation, int] = {"encrypt": 48, "add": 256, "decrypt": 16}
+_ROWS: dict[Operation, int] = {"encrypt": 48, "add": 256, "decrypt": 16, "multiply": 64, "add_plain": 256}
+_FACTOR = 2503  # samples of a client: an odd number of 12 bits
 _FEW_ROWS = 2  # of schemes with thousands of values a ciphertext
 
 
@@ -62,6 +65,15 @@ class TransparentKey:
     def add_plain(self, a: Ciphertexts, ints: npt.ArrayLike) -> Ciphertexts:
         """The sums."""
         return self.add(a, self.encrypt(ints))
+
+    def multiply(self, a: Ciphertexts, factor: int) -> Ciphertexts:
+        """The products, in profiles whose ciphertexts can be multiplied."""
+        number = checks.whole("factor", factor, low=-(2**63), high=2**63 - 1)
+        values = self.read(a)
+        largest = max(int(values.max()), -int(values.min()))
+        if largest * abs(number) > 2 ** (self._profile.slot_bits - 1) - 1:
+            raise InvalidCiphertext("a", "has a product that leaves its slot", "multiply smaller values")
+        return self.write(values * number)
 
     def accumulator(self, rows: int) -> TransparentAccumulator:
         """An empty sum."""
@@ -114,8 +126,11 @@ def measure_prices(profile: str | Profile, *, shared_key: bool = False, ahead: b
     key = MeteredKey(secret if shared_key else public, meter, ahead=ahead)
     server = MeteredKey(secret, meter)
     key.encrypt([0])  # builds the tables
-    spent: dict[Operation, list[Spent]] = {operation: [] for operation in _ROWS}
+    spent: dict[Operation, list[Spent]] = {}
     for operation, rows in _ROWS.items():
+        if operation == "multiply" and not chosen.multiplies:
+            continue
+        spent[operation] = []
         count = chosen.slots * (rows if chosen.slots < 1000 else _FEW_ROWS)
         values = np.arange(count) % 997 - 498
         ciphertexts = public.encrypt(values)
@@ -126,6 +141,10 @@ def measure_prices(profile: str | Profile, *, shared_key: bool = False, ahead: b
                 key.encrypt(values)
             elif operation == "add":
                 total.add(ciphertexts)
+            elif operation == "multiply":
+                server.public.multiply(ciphertexts, _FACTOR)
+            elif operation == "add_plain":
+                server.public.add_plain(ciphertexts, values)
             else:
                 server.decrypt(ciphertexts, count)
             spent[operation].append(meter.take())

@@ -6,7 +6,9 @@ core and as bytes; a device turns them into its own seconds; and a round is as l
     one exchange     train → select → encrypt → upload           ┊ server ┊ download → decrypt
     two exchanges    train → select → propose ┊ encrypt → upload ┊ server ┊ download → decrypt
 
-where ┊ is passed by nobody before everybody has arrived. What a client stands there for others is its wait.
+where ┊ is passed by nobody of a cluster before all of it have arrived. What a client stands there for others is its
+wait. Clusters do not wait for each other: each begins its next round when its last one ended, and they meet only at the
+server, which is one machine and serves whoever comes first.
 
 Where encryption was not run, or by another implementation than the one to be timed, `Prices` charge each ciphertext
 instead: models do not depend on what is encrypted, so such a calibrated run differs from a real one in nothing else.
@@ -14,8 +16,9 @@ instead: models do not depend on what is encrypted, so such a calibrated run dif
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sensecrypt import checks
@@ -25,7 +28,14 @@ from sensecrypt.types import Device
 SETUP = -1  # the number of what comes before the first round
 
 _SEALING = ("seal_seconds", "encrypt_seconds", "order_seal_seconds", "order_encrypt_seconds")
-_SERVING = ("aggregate_seconds", "add_seconds", "open_seconds", "decrypt_seconds")
+_SERVING = (
+    "aggregate_seconds",
+    "add_seconds",
+    "open_seconds",
+    "decrypt_seconds",
+    "multiply_seconds",
+    "add_plain_seconds",
+)
 
 Record = Mapping[str, Any]
 
@@ -38,25 +48,40 @@ class Prices:
         encrypt: to make one.
         add: to add one to a sum.
         decrypt: to open one.
+        multiply: to multiply one by a client's weight; None: nobody measured it, and it cannot be charged.
+        add_plain: to add a known number to one; None: likewise.
     """
 
     encrypt: float
     add: float
     decrypt: float
+    multiply: float | None = None
+    add_plain: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse prices that would pay for being charged."""
-        for name in ("encrypt", "add", "decrypt"):
-            checks.number(name, getattr(self, name), low=0.0)
+        for name, price in vars(self).items():
+            if price is not None or name not in ("multiply", "add_plain"):
+                checks.number(name, price, low=0.0)
+
+    def cost(self, operation: str, blocks: float) -> float:
+        """What so many ciphertexts cost."""
+        price: float | None = getattr(self, operation)
+        if price is None and blocks:
+            fix = "measure it: measure_prices, or stock_prices"
+            raise InvalidInput("prices", f"have none for operation {operation}", fix)
+        return (price or 0.0) * blocks
 
     def charge(self, record: Record) -> Record:
         """The record with its cryptography at these prices, instead of at what was measured."""
         return {
             **record,
-            "encrypt_seconds": self.encrypt * _amount(record, "encrypted_blocks"),
-            "order_encrypt_seconds": self.encrypt * _amount(record, "order_blocks"),
-            "add_seconds": self.add * _amount(record, "added_blocks"),
-            "decrypt_seconds": self.decrypt * _amount(record, "decrypted_blocks"),
+            "encrypt_seconds": self.cost("encrypt", _amount(record, "encrypted_blocks")),
+            "order_encrypt_seconds": self.cost("encrypt", _amount(record, "order_blocks")),
+            "add_seconds": self.cost("add", _amount(record, "added_blocks")),
+            "decrypt_seconds": self.cost("decrypt", _amount(record, "decrypted_blocks")),
+            "multiply_seconds": self.cost("multiply", _amount(record, "multiplied_blocks")),
+            "add_plain_seconds": self.cost("add_plain", _amount(record, "plain_added_blocks")),
         }
 
 
@@ -89,20 +114,39 @@ class Steps:
 
 
 @dataclass(frozen=True)
+class Span:
+    """A cluster's round on the clock of the whole run, in seconds since the run's start.
+
+    Attributes:
+        start: clients begin.
+        arrived: the last upload is there.
+        served: the server is done with it.
+        end: the last client has the model.
+    """
+
+    start: float
+    arrived: float
+    served: float
+    end: float
+
+
+@dataclass(frozen=True)
 class RoundTime:
     """How long a round lasted, and what made it so.
 
     Attributes:
         number: of the round; −1 is setting up.
-        seconds: from its start until the last client has the model.
-        server_seconds: the part of it that all clients wait for aggregator and key server.
+        seconds: from its start until the last client has the model, in the cluster where that takes longest.
+        server_seconds: the part of it that clients wait for aggregator and key server, likewise.
         clients: the steps of each client whose upload counted, by client.
+        clusters: when each cluster's round was.
     """
 
     number: int
     seconds: float
     server_seconds: float
     clients: dict[int, Steps]
+    clusters: dict[int, Span] = field(default_factory=dict, compare=False)
 
     @property
     def client_seconds(self) -> list[float]:
@@ -151,19 +195,43 @@ def round_times(
         One a round, ascending, setting up first if there are records of it.
     """
     checks.number("server_cpus", server_cpus, low=0.0, open_low=True)
-    rounds: dict[int, list[Record]] = {}
+    setting_up: list[Record] = []
+    rounds: dict[int, dict[int, list[Record]]] = {}
     for record in records:
         number = _index(record, "round", low=SETUP)
-        rounds.setdefault(number, []).append(record if prices is None else prices.charge(record))
-    return [
-        _round_time(number, rounds[number], devices_of(max(number, 0)), server_cpus=server_cpus)
-        for number in sorted(rounds)
-    ]
+        charged = record if prices is None else prices.charge(record)
+        if number == SETUP:
+            setting_up.append(charged)
+        else:
+            cluster = _index(record, "cluster", low=0) if "cluster" in record else 0
+            rounds.setdefault(number, {}).setdefault(cluster, []).append(charged)
+    first = [_setup_time(setting_up, devices_of(0), server_cpus)] if setting_up else []
+    legs: dict[int, list[_Leg]] = {}
+    for number in sorted(rounds):
+        for cluster, own in rounds[number].items():
+            legs.setdefault(cluster, []).append(_leg(number, cluster, own, devices_of(number), server_cpus))
+    spans = _schedule(legs, start=total_seconds(first))
+    found = [*first]
+    for number in sorted(rounds):
+        own_legs = [leg for each in legs.values() for leg in each if leg.number == number]
+        lasted = {leg.cluster: spans[number, leg.cluster] for leg in own_legs}
+        clients = {client: steps for leg in own_legs for client, steps in leg.clients.items()}
+        found.append(
+            RoundTime(
+                number,
+                max(leg.seconds_between(lasted[leg.cluster]) for leg in own_legs),
+                max(lasted[leg.cluster].served - lasted[leg.cluster].arrived for leg in own_legs),
+                dict(sorted(clients.items())),
+                dict(sorted(lasted.items())),
+            )
+        )
+    return found
 
 
 def total_seconds(times: Iterable[RoundTime]) -> float:
-    """How long the run lasts: one round after the other."""
-    return sum((time.seconds for time in times), start=0.0)
+    """From the start of the first of these rounds until the last cluster is done."""
+    spans = [span for time in times for span in time.clusters.values()]
+    return max((span.end for span in spans), default=0.0) - min((span.start for span in spans), default=0.0)
 
 
 def pace(
@@ -203,6 +271,22 @@ def pace(
     )
 
 
+def answer_bandwidth(record: Record, device: Device) -> float:
+    """Megabytes per second of a client's answer as whoever waits for it measures them: its bytes by its whole delay.
+
+    The delay is all that the client does until the last byte has arrived, so computing counts, too.
+
+    Args:
+        record: of this answer alone, with its `bytes_up`.
+        device: of the client.
+    """
+    steps = _steps(record, device)
+    size = _amount(record, "bytes_up")
+    if size == 0:
+        raise InvalidInput("record", "is of an answer without bytes", "pass one with bytes_up")
+    return size / 1e6 / (steps.train + steps.select + steps.encrypt + steps.upload)
+
+
 def _block_seconds(record: Record, prices: Prices | None, earlier: float | None) -> float:
     """What one ciphertext takes on one core: by its price, else as measured, else as measured before."""
     if prices is not None:
@@ -216,7 +300,32 @@ def _block_seconds(record: Record, prices: Prices | None, earlier: float | None)
     return checks.number("block_seconds", earlier, low=0.0)
 
 
-def _round_time(number: int, records: list[Record], devices: Sequence[Device], *, server_cpus: float) -> RoundTime:
+@dataclass(frozen=True)
+class _Leg:
+    """One cluster's round: what it takes, whenever it begins.
+
+    Attributes:
+        number: of the round.
+        cluster: whose it is.
+        before: seconds until the last upload is there.
+        server: seconds of the server's work.
+        after: seconds until the last client has the model.
+        clients: their steps.
+    """
+
+    number: int
+    cluster: int
+    before: float
+    server: float
+    after: float
+    clients: dict[int, Steps]
+
+    def seconds_between(self, span: Span) -> float:
+        """How long it lasted, with what it waited for other clusters at the server."""
+        return self.before + (span.served - span.arrived) + self.after
+
+
+def _leg(number: int, cluster: int, records: list[Record], devices: Sequence[Device], server_cpus: float) -> _Leg:
     played = _by_client(records)
     owned = {client: _device(devices, client, number) for client in played}
     steps = {client: _steps(record, owned[client]) for client, record in played.items()}
@@ -226,7 +335,32 @@ def _round_time(number: int, records: list[Record], devices: Sequence[Device], *
     server = sum(_amount(record, *_SERVING) for record in records if record.get("server")) / server_cpus
     back = max((each.download + each.decrypt for each in steps.values()), default=0.0)
     clients = {client: replace(each, wait=waits[client]) for client, each in steps.items()}
-    return RoundTime(number, sum(ends) + server + back, server, clients)
+    return _Leg(number, cluster, sum(ends), server, back, clients)
+
+
+def _setup_time(records: list[Record], devices: Sequence[Device], server_cpus: float) -> RoundTime:
+    """Setting up, which clients of all clusters do together."""
+    leg = _leg(SETUP, 0, records, devices, server_cpus)
+    seconds = leg.before + leg.server + leg.after
+    span = Span(0.0, leg.before, leg.before + leg.server, seconds)
+    return RoundTime(SETUP, seconds, leg.server, leg.clients, {0: span})
+
+
+def _schedule(legs: Mapping[int, Sequence[_Leg]], *, start: float) -> dict[tuple[int, int], Span]:
+    """When each cluster's rounds are: one after the other, the server working for one cluster at a time."""
+    spans: dict[tuple[int, int], Span] = {}
+    arrivals = [(start + own[0].before, cluster, 0, start) for cluster, own in legs.items()]
+    heapq.heapify(arrivals)
+    free = 0.0
+    while arrivals:
+        arrived, cluster, place, began = heapq.heappop(arrivals)
+        leg = legs[cluster][place]
+        free = max(arrived, free) + leg.server
+        end = free + leg.after
+        spans[leg.number, cluster] = Span(began, arrived, free, end)
+        if place + 1 < len(legs[cluster]):
+            heapq.heappush(arrivals, (end + legs[cluster][place + 1].before, cluster, place + 1, end))
+    return spans
 
 
 def _phases(steps: Mapping[int, Steps], proposals: Mapping[int, float]) -> list[dict[int, float]]:

@@ -17,7 +17,7 @@ import torch
 
 from sensecrypt.config import RunConfig
 from sensecrypt.engines import jacobian
-from sensecrypt.engines.budgets import Budgets
+from sensecrypt.engines.budgets import Budgets, measured_bandwidths
 from sensecrypt.engines.clock import Prices
 from sensecrypt.engines.clusterround import play_cluster
 from sensecrypt.engines.outcome import Record
@@ -92,8 +92,9 @@ def _play(parties: Parties, problem: Problem, resume: bool, on_round: OnRound | 
         state, records = set_up(parties, get_vector(problem.build()))
         folder.append(records)
         state.save(folder, server)
-    budgets = Budgets(config, state.labels, parties.size)
-    budgets.learn(folder.records())
+    before = folder.records()
+    budgets = Budgets(config, state.labels, parties.size, measured_bandwidths(before))
+    budgets.learn(before)
     accuracy = _accuracies(problem, state)
     for number in range(state.next_round, config.rounds):
         records = _round(parties, state, number, budgets)

@@ -2,7 +2,8 @@
 
 Training is deterministic: the same model, data, settings and round give the same weights. A comparison keeps each
 result with the processor time that it took, and charges every method with it; a difference between methods is then
-never one of two measurements of the same work.
+never one of two measurements of the same work. What a training takes does not depend on the weights that it starts
+from, so its time is charged, too, where methods start from different ones: by rounding, or in clusters.
 """
 
 from __future__ import annotations
@@ -45,8 +46,22 @@ def timed(
     start = work_seconds()
     result = make()
     seconds = work_seconds() - start
-    if path is not None:
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(seal("memo", {"seconds": repr(seconds)}, {"result": result}))
-        partial.replace(path)
+    if folder is not None and path is not None:
+        seconds = _first_measured(folder / f"seconds-{hashlib.sha256(repr(key).encode()).hexdigest()}", seconds)
+        _write(path, seal("memo", {"seconds": repr(seconds)}, {"result": result}))
     return result, seconds
+
+
+def _first_measured(path: Path, seconds: float) -> float:
+    """The time that was kept for this work; if none was, this one is from now on."""
+    try:
+        return float(path.read_text())
+    except (OSError, ValueError):
+        _write(path, repr(seconds).encode())
+        return seconds
+
+
+def _write(path: Path, data: bytes) -> None:
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_bytes(data)
+    partial.replace(path)

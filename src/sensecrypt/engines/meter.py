@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from sensecrypt.crypto.obfuscators import ObfuscatorPool
 from sensecrypt.crypto.paillier import PublicKey
-from sensecrypt.crypto.scheme import Accumulator, Ciphertexts, DecryptionKey, EncryptionKey, Ints, RowNumbers
+from sensecrypt.crypto.scheme import (
+    Accumulator,
+    Ciphertexts,
+    DecryptionKey,
+    EncryptionKey,
+    Ints,
+    RowNumbers,
+    multiplying,
+)
 from sensecrypt.crypto.secret import SecretKey
 from sensecrypt.engines.clock import Prices
 from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.profiles import Profile
 
-Operation = Literal["encrypt", "add", "decrypt"]
+Operation = Literal["encrypt", "add", "decrypt", "multiply", "add_plain"]
+_OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 
 @dataclass
@@ -32,8 +41,8 @@ class Spent:
         actual_seconds: that the calls really took, whatever is charged: what is left of a lap is other work.
     """
 
-    seconds: dict[Operation, float] = field(default_factory=lambda: {"encrypt": 0.0, "add": 0.0, "decrypt": 0.0})
-    blocks: dict[Operation, int] = field(default_factory=lambda: {"encrypt": 0, "add": 0, "decrypt": 0})
+    seconds: dict[Operation, float] = field(default_factory=lambda: dict.fromkeys(_OPERATIONS, 0.0))
+    blocks: dict[Operation, int] = field(default_factory=lambda: dict.fromkeys(_OPERATIONS, 0))
     ahead_seconds: float = 0.0
     actual_seconds: float = 0.0
 
@@ -58,7 +67,7 @@ class Meter:
         took = work_seconds() - start
         self._spent.actual_seconds += took
         self._spent.blocks[operation] += blocks
-        self._spent.seconds[operation] += took if self._prices is None else blocks * getattr(self._prices, operation)
+        self._spent.seconds[operation] += took if self._prices is None else self._prices.cost(operation, blocks)
 
     @contextmanager
     def ahead(self) -> Iterator[None]:
@@ -116,8 +125,14 @@ class MeteredKey:
 
     def add_plain(self, a: Ciphertexts, ints: npt.ArrayLike) -> Ciphertexts:
         """As the key inside does."""
-        with self.meter.charge("add", len(a)):
+        with self.meter.charge("add_plain", len(a)):
             return self._public.add_plain(a, ints)
+
+    def multiply(self, a: Ciphertexts, factor: int) -> Ciphertexts:
+        """As the key inside does, if its scheme can."""
+        inside = multiplying(self._public)
+        with self.meter.charge("multiply", len(a)):
+            return inside.multiply(a, factor)
 
     def accumulator(self, rows: int) -> Accumulator:
         """A running sum, metered as well."""

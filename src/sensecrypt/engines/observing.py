@@ -126,10 +126,13 @@ class _Recording:
         members = np.flatnonzero(self.labels == self.labels[client])
         total = sum(self.samples[member] for member in members)
         weights = {int(member): self.samples[member] / total for member in members}
+        factors = {int(member): self.samples[member] for member in members}
         header, _ = unseal_any(data, "upload")
         profile, cluster = get_profile(self.config.profile), int(self.labels[client])
         attempt = int(header["attempt"])
-        return Round(header["run"], number, cluster, "model", self.initial.size, profile, weights, attempt), data
+        counts = factors if self.config.weighting == "server" else None
+        size = self.initial.size
+        return Round(header["run"], number, cluster, "model", size, profile, weights, attempt, counts), data
 
     def order(self, client: int, number: int, colluder: int | None) -> IntVector | None:
         """The order of the parameters, as far as the adversary has it: None if there is none."""
@@ -169,7 +172,7 @@ class _Recording:
         if self.config.always_encrypt == "classifier" and get_policy(self.config.policy).heeds_always:
             always = always_encrypt(self.problem.build(), self.problem.classes)
             possible = ~always if np.count_nonzero(~plain) >= np.count_nonzero(always) else possible
-        step = 2.0 ** -model_format(round_).frac_bits / round_.weights[client]
+        step = 2.0 ** -model_format(round_).frac_bits / round_.share(client)
         complete = [each for each in others if not np.isnan(each).any()]
         rows = np.array(complete).reshape(len(complete), values.size)
         return Unplaced(values=values, others=rows, possible=possible, step=step, scale=scale)
@@ -186,7 +189,7 @@ class _Recording:
         """The values that can be read off an upload, NaN elsewhere."""
         slots = np.full(round_.size, np.nan)
         if upload.plain.size and not self.config.padded:
-            values = model_format(round_).decode(upload.plain, round_.weights[upload.client])
+            values = model_format(round_).decode(upload.plain, round_.share(upload.client))
             slots[~upload.mask.to_array()] = values
         return slots
 
@@ -205,7 +208,7 @@ class _Recording:
         data = self.folder.message(number - 1, f"aggregate-{round_.cluster}")
         aggregate, slots = Aggregate.from_bytes(data, round_), np.full(round_.size, np.nan)
         if aggregate.plain.size and not self.config.padded:
-            weight = sum(round_.weights[each] for each in aggregate.contributors)
+            weight = round_.divisor(aggregate.contributors)
             slots[~aggregate.common.to_array()] = model_format(round_).decode(aggregate.plain, weight)
             slots[aggregate.mask.to_array()] = np.nan  # of these, the plain ones are not all
         return _to_natural(slots, self.order(client, number - 1, None))
@@ -231,19 +234,19 @@ class _Recording:
         cluster = int(self.labels[client])
         aggregate = Aggregate.from_bytes(self.folder.message(number, f"aggregate-{cluster}"), round_)
         form = model_format(round_)
-        weight = sum(round_.weights[each] for each in aggregate.contributors)
+        weight = round_.divisor(aggregate.contributors)
         model = unseal_any(self.folder.message(number, f"opened-{cluster}"), "opened")[1]["model"]
         rest = np.rint(model.astype(np.float64) * weight * 2.0**form.frac_bits)
         for other in aggregate.contributors:
             if other == client:
                 continue
             if other == colluder:
-                values = form.encode(self.own(other, number), round_.weights[other]).astype(np.float64)
+                values = form.encode(self.own(other, number), round_.share(other)).astype(np.float64)
             else:
                 weights, _ = self.upload_of(other, number, colluder)
-                values = np.rint(weights * round_.weights[other] * 2.0**form.frac_bits)
-            rest = rest - values
-        return rest / (round_.weights[client] * 2.0**form.frac_bits)
+                values = np.rint(weights * round_.share(other) * 2.0**form.frac_bits)
+            rest = rest - round_.factor(other) * values
+        return rest / (round_.share(client) * round_.factor(client) * 2.0**form.frac_bits)
 
     def own(self, client: int, number: int) -> FloatVector:
         """What a client knows of itself: its weights."""
@@ -251,7 +254,7 @@ class _Recording:
 
     def description(self, client: int) -> FloatVector | None:
         """Γ of the client's data at the initial model, where it was sent in the clear."""
-        if self.config.sensitivities != "clear" or self.config.clustering != "auto":
+        if self.config.sensitivities != "clear" or self.config.clustering == "none":
             return None
         return unseal_any(self.folder.message(SETUP, f"description-{client}"), "description")[1]["row"]
 

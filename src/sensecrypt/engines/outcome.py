@@ -11,6 +11,7 @@ import numpy as np
 
 from sensecrypt.config import RunConfig
 from sensecrypt.engines.clock import Prices, RoundTime, round_times, total_seconds
+from sensecrypt.engines.noise import noise_summary
 
 Record = dict[str, Any]
 
@@ -62,6 +63,7 @@ class Outcome:
         return {
             "model_sha256": self.model_sha256,
             "clusters": self.labels,
+            "why_clusters": self.why_clusters,
             "accuracy": _known_mean(self.accuracy),
             "accuracy_per_client": [None if math.isnan(each) else each for each in self.accuracy],
             "encrypted_share": _mean(self.played, "encrypted_share"),
@@ -70,6 +72,7 @@ class Outcome:
             "wall_seconds": self.wall_seconds,
             "device_seconds": total_seconds(times),
             "crypto": self.config.crypto,
+            "sensitivity_noise": noise_summary(self.config, self.log),
             "bytes_up": sum(record.get("bytes_up", 0) for record in self.log),
             "bytes_down": sum(record.get("bytes_down", 0) for record in self.log),
         }

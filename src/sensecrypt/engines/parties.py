@@ -12,6 +12,7 @@ import numpy as np
 from torch import nn
 
 from sensecrypt.config import RunConfig
+from sensecrypt.engines.budgets import measures_bandwidth
 from sensecrypt.engines.clock import Prices
 from sensecrypt.engines.keyring import Keyring, make_keys
 from sensecrypt.engines.notes import grow
@@ -21,6 +22,7 @@ from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.work import World
 from sensecrypt.engines.workers import Workers
 from sensecrypt.engines.worktime import work_seconds
+from sensecrypt.errors import InvalidInput
 from sensecrypt.models import always_encrypt, get_vector, layout
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
@@ -70,7 +72,18 @@ class Parties:
         members = np.flatnonzero(labels == cluster)
         total = int(self.samples[members].sum())
         weights = {int(client): int(self.samples[client]) / total for client in members}
-        return Round(RUN_NAME, number, cluster, purpose, self.size, get_profile(self.config.profile), weights, attempt)
+        factors = {int(client): int(self.samples[client]) for client in members}
+        return Round(
+            RUN_NAME,
+            number,
+            cluster,
+            purpose,
+            self.size,
+            get_profile(self.config.profile),
+            weights,
+            attempt,
+            factors if self.config.weighting == "server" else None,
+        )
 
     def charge(self, server: Record, start: float, rest: str) -> None:
         """Note what the servers spent since `start`: on cryptography as the meter says, on the rest as measured."""
@@ -83,6 +96,13 @@ class Parties:
             "decrypt_seconds": spent.seconds["decrypt"],
             "decrypted_blocks": spent.blocks["decrypt"],
         }
+        if self.config.weighting == "server":
+            charged |= {
+                "multiply_seconds": spent.seconds["multiply"],
+                "multiplied_blocks": spent.blocks["multiply"],
+                "add_plain_seconds": spent.seconds["add_plain"],
+                "plain_added_blocks": spent.blocks["add_plain"],
+            }
         grow(server, charged)
 
 
@@ -104,6 +124,10 @@ def gather(
 ) -> Parties:
     """Everybody for this run; what could never run is refused here."""
     policy = get_policy(config.policy)
+    ordered = config.layout == "prefix" and policy.ranks_by is not None
+    if measures_bandwidth(config) and config.clustering == "none" and not ordered:
+        fix = "choose bandwidth declared, clustering auto, or layout prefix"
+        raise InvalidInput("bandwidth", "is measured by an answer before the first round, and there is none", fix)
     initial = problem.build()
     size = get_vector(initial).size
     if policy.uses_ratio:

@@ -63,7 +63,7 @@ class RunFolder:
             raise InvalidInput(
                 str(self.path), f"is a run of version {run.get('version')}", "use the version that made it"
             )
-        return make_config(run["config"])
+        return make_config({"weighting": "client", **run["config"]})  # as runs were before there was a choice
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically."""

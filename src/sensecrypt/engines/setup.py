@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.algo.sketching import SEED_BYTES
-from sensecrypt.engines.clock import SETUP
+from sensecrypt.engines.budgets import measures_bandwidth
+from sensecrypt.engines.clock import SETUP, answer_bandwidth
 from sensecrypt.engines.flatmap import save_map
+from sensecrypt.engines.grouping import group_clients
+from sensecrypt.engines.noise import noise_facts
 from sensecrypt.engines.notes import grow
 from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.parties import RUN_NAME, Parties
@@ -24,7 +26,6 @@ from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.envelope import seal
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
-from sensecrypt.rng import derive_rng
 
 INDEX_BYTES = 4  # of a parameter's number, when an order is handed out
 
@@ -34,15 +35,15 @@ def set_up(parties: Parties, initial: Vector) -> tuple[State, list[Record]]:
     clients = range(parties.config.clients)
     facts: dict[int, Record] = {client: {"bytes_up": 0, "bytes_down": initial.nbytes} for client in clients}
     labels, why = np.zeros(parties.config.clients, dtype=np.int64), "clustering is off"
-    if parties.config.clustering == "auto":
+    if parties.config.clustering != "none":
         described = _describe_all(parties, initial)
         rows = np.array([each.row for each in described])
-        rng, least = derive_rng(parties.config.seed, "clustering"), max(2, parties.config.min_contributors)
-        clusters = cluster_clients(rows, random_state=rng, min_size=least)
+        clusters = group_clients(rows, parties.config)
         labels, why = clusters.labels, clusters.why
         save_map(parties.folder, rows)
         for client, each in enumerate(described):
-            grow(facts[client], each.facts)
+            grow(facts[client], {**each.facts, **noise_facts(parties.config, int(parties.samples[client]))})
+            _measure(parties, client, each.facts, facts[client])
     count = int(labels.max()) + 1
     state = State(0, labels, why, [initial] * count, [initial] * count, [None] * count)
     servers = []
@@ -105,6 +106,12 @@ def _describe_all(parties: Parties, initial: Vector) -> list[Described]:
     return described
 
 
+def _measure(parties: Parties, client: int, answer: Record, record: Record) -> None:
+    """Note how fast a client's first answer was, by its device's clock, if budgets are made of it."""
+    if measures_bandwidth(parties.config) and "measured_bandwidth" not in record:
+        record["measured_bandwidth"] = answer_bandwidth(answer, parties.config.devices(0)[client])
+
+
 def _first_ranking(parties: Parties, state: State, cluster: int, facts: dict[int, Record]) -> Record:
     round_ = parties.describe(state.labels, cluster, 0, "sensitivity")
     seed = parties.keys.server.receipt_seed(round_)
@@ -113,6 +120,8 @@ def _first_ranking(parties: Parties, state: State, cluster: int, facts: dict[int
     server: Record = {"round": SETUP, "cluster": cluster, "server": True}
     for each in done:
         grow(facts[each.client], each.facts or {})
+        if each.facts is not None:
+            _measure(parties, each.client, each.facts, facts[each.client])
     opened = sum_sensitivities(parties, round_, done, server, facts)
     if not parties.ordered:
         state.rankings[cluster], _ = descending_order(np.maximum(opened.values, 0).astype(np.float64))

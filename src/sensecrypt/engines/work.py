@@ -13,17 +13,20 @@ import torch
 from torch import nn
 
 from sensecrypt import checks
+from sensecrypt.algo.dp import clip_rows, dp_noise, sample_noise
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
 from sensecrypt.config import RunConfig
+from sensecrypt.engines.clock import SETUP
 from sensecrypt.engines.jacobian import jacobian_map
 from sensecrypt.engines.layers import encrypted_by_layer
 from sensecrypt.engines.memo import timed
 from sensecrypt.engines.meter import MeteredKey
+from sensecrypt.engines.noise import noise_is_on, per_sample_noise
 from sensecrypt.engines.training import Fit, train
 from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import SenseCryptError
-from sensecrypt.models import get_vector, mean_gradient, set_vector
+from sensecrypt.models import get_vector, mean_gradient, sample_gradients, set_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
 from sensecrypt.policies.situation import Choice, Situation, spread_over
@@ -79,7 +82,7 @@ class Trained:
 
     Attributes:
         weights: the model.
-        gradient: at these weights, if the policy asked for it.
+        gradient: at the weights that `_scored_at` names, if the policy asked for it.
         facts: the seconds of work that both took.
     """
 
@@ -152,17 +155,47 @@ class Done:
 
 
 def describe_data(world: World, client: int, vector: Vector, sketch_seed: bytes | None) -> Described:
-    """A client's sensitivities at `vector` for clustering: sketched with the seed, or in the clear without one."""
-    gradient, seconds = _gradient(world, client, vector, -1, samples=0)
+    """A client's sensitivities for clustering: sketched with the seed, or in the clear without one."""
+    return describe_gains(*clustering_gains(world, client, vector), sketch_seed)
+
+
+def describe_gains(gains: checks.FloatVector, facts: Facts, sketch_seed: bytes | None) -> Described:
+    """What is sent of these sensitivities, and the facts of both."""
     start = work_seconds()
-    gains = sensitivity(vector, gradient).astype(np.float64)
     row = gains if sketch_seed is None else sketch(gains, seed=sketch_seed)
-    facts = {"sensitivity_seconds": seconds + work_seconds() - start, "bytes_up": row.nbytes, "pass_seconds": seconds}
-    return Described(row, facts)
+    seconds = facts["sensitivity_seconds"] + work_seconds() - start
+    return Described(row, {**facts, "sensitivity_seconds": seconds, "bytes_up": row.nbytes})
+
+
+def clustering_gains(world: World, client: int, vector: Vector) -> tuple[checks.FloatVector, Facts]:
+    """A client's sensitivities over all its samples, with noise where the run asks for it; nothing else is sent.
+
+    They are computed at `vector`, or, with `clustering_gradient=trained`, after one iteration of training from it.
+    """
+    config, facts = world.config, Facts()
+    if config.clustering_gradient == "trained":
+        vector, facts["train_seconds"] = _fit(world, client, vector, SETUP)
+    total, noise = len(world.data[client][1]), (config.sensitivity_epsilon, config.sensitivity_delta)
+    clip = config.sensitivity_clip
+    if per_sample_noise(config):
+        mean, seconds = _clipped_mean(world, client, vector, clip)
+        start = work_seconds()
+        gains = sample_noise(np.abs(mean), samples=total, clip=clip, epsilon=noise[0], delta=noise[1])
+    else:
+        gradient, seconds = _gradient(world, client, vector, SETUP, samples=0)
+        facts["pass_seconds"] = seconds
+        start = work_seconds()
+        gains = sensitivity(vector, gradient).astype(np.float64)
+        if noise_is_on(config):
+            gains = dp_noise(gains, clip=clip, epsilon=noise[0], delta=noise[1])
+    return gains, {**facts, "sensitivity_seconds": seconds + work_seconds() - start}
 
 
 def seal_ranking(world: World, client: int, vector: Vector, round_: Round, seed: bytes) -> Done:
-    """A client's scores of the initial model's parameters, encrypted: their sum gives everybody one ranking."""
+    """A client's scores of the initial model's parameters, encrypted: their sum gives everybody one ranking.
+
+    They carry no noise of Appendix G: only the key server sees their sum, and nobody sees one client's.
+    """
     try:
         if world.policy.ranks_by == "jacobian":
             start = work_seconds()
@@ -176,7 +209,8 @@ def seal_ranking(world: World, client: int, vector: Vector, round_: Round, seed:
         start = work_seconds()
         sealed = seal(scores, round_, client=client, key=world.key, seed=seed)
         facts = {"sensitivity_seconds": seconds, "bytes_up": len(sealed.upload), **_sealing(world, start, "order_")}
-        if world.config.clustering == "none" and world.policy.ranks_by == "sensitivity":
+        untold = world.config.clustering == "none" or per_sample_noise(world.config)
+        if untold and world.policy.ranks_by == "sensitivity":
             total = len(world.data[client][1])
             facts["pass_seconds"] = seconds * total / min(total, world.config.sensitivity_samples or total)
         return Done(client, sensitivity=sealed, facts=facts)
@@ -255,12 +289,13 @@ def _discreet(task: Task, choice: Choice) -> Facts:
     return {"coverage": choice.mask.coverage(spread_over(task.profile, task.order, task.round.block))}
 
 
-def _train(world: World, task: Task) -> Trained:
-    config, client, number = world.config, task.client, task.round.number
+def _fit(world: World, client: int, vector: Vector, number: int) -> tuple[Vector, float]:
+    """A client's model after one iteration of local training from `vector`, and the seconds of work that it took."""
+    config = world.config
     images, labels = world.data[client]
 
     def make() -> Vector:
-        model, seed = _model(world, task.vector), derive_seed(config.seed, "batches", number, client)
+        model, seed = _model(world, vector), derive_seed(config.seed, "batches", number, client)
         if world.fit is not None:
             world.fit(model, images, labels, seed)
             return get_vector(model)
@@ -277,20 +312,31 @@ def _train(world: World, task: Task) -> Trained:
 
     settings = (config.local_epochs, config.batch_size, config.learning_rate, config.momentum)
     key = ("train", *_problem_key(config), *settings, number, client)
-    weights, seconds = timed(world.memo, key, task.vector, make)
+    return timed(world.memo, key, vector, make)
+
+
+def _train(world: World, task: Task) -> Trained:
+    config, client, number = world.config, task.client, task.round.number
+    weights, seconds = _fit(world, client, task.vector, number)
     facts: Facts = {"train_seconds": seconds, "sensitivity_seconds": 0.0}
     gradient = None
     if world.policy.needs_gradient:
         samples = config.sensitivity_samples
-        gradient, facts["sensitivity_seconds"] = _gradient(world, client, weights, number, samples=samples)
+        scored = _scored_at(world, task, weights)
+        gradient, facts["sensitivity_seconds"] = _gradient(world, client, scored, number, samples=samples)
     return Trained(weights, gradient, facts)
+
+
+def _scored_at(world: World, task: Task, trained: Vector) -> Vector:
+    """The weights w at which this round's sensitivities |w·g(w)| are computed."""
+    return task.vector if world.config.gradient == "start" else trained
 
 
 def _situation(world: World, task: Task, trained: Trained) -> Situation:
     config = world.config
     weights, gradient, gains = trained.weights, trained.gradient, None
     if gradient is not None and world.policy.propose is None:
-        gains = sensitivity(weights, gradient).astype(np.float64)
+        gains = sensitivity(_scored_at(world, task, weights), gradient).astype(np.float64)
     if task.order is not None and task.profile is not None and world.policy.heeds_always:
         # Members of a cluster decide by what they share: equal budgets give equal prefixes, and no block stands alone.
         weights, gains = task.vector, spread_over(task.profile, task.order, task.round.block)
@@ -312,18 +358,21 @@ def _situation(world: World, task: Task, trained: Trained) -> Situation:
         max_mi=config.max_mi if config.max_mi >= 0 else None,
         objective=config.objective,
         on_infeasible=config.on_infeasible,
+        bins=config.bins,
+        beta=config.beta,
+        normalise=config.normalise,
     )
 
 
 def _gains(world: World, task: Task, trained: Trained, choice: Choice) -> checks.FloatVector | None:
     """|w·g| to tell the coverage with; for a method that does not need it, computed off the clock and only if asked."""
-    gradient = trained.gradient
+    gradient, scored = trained.gradient, _scored_at(world, task, trained.weights)
     if gradient is None:
         if choice.mask.blocks in (0, choice.mask.flags.size):
             return None
         samples = world.config.sensitivity_samples
-        gradient, _ = _gradient(world, task.client, trained.weights, task.round.number, samples=samples)
-    return sensitivity(trained.weights, gradient).astype(np.float64)
+        gradient, _ = _gradient(world, task.client, scored, task.round.number, samples=samples)
+    return sensitivity(scored, gradient).astype(np.float64)
 
 
 def _sealing(world: World, start: float, prefix: str = "") -> Facts:
@@ -342,6 +391,19 @@ def _gradient(world: World, client: int, vector: Vector, number: int, *, samples
     images, labels = _sample(world, client, number, samples)
     key = ("gradient", *_problem_key(world.config), number, client, samples)
     return timed(world.memo, key, vector, lambda: mean_gradient(_model(world, vector), images, labels))
+
+
+def _clipped_mean(world: World, client: int, vector: Vector, clip: float) -> tuple[Vector, float]:
+    """The mean over a client's samples of w·g_j, each clipped to that length; and the seconds of work."""
+    images, labels = world.data[client]
+
+    def make() -> Vector:
+        total = np.zeros(vector.size)
+        for gradients in sample_gradients(_model(world, vector), images, labels):
+            total += clip_rows(vector * gradients, clip).sum(axis=0)
+        return (total / len(labels)).astype(np.float32)
+
+    return timed(world.memo, ("clipped mean", *_problem_key(world.config), client, clip), vector, make)
 
 
 def _sample(world: World, client: int, number: int, samples: int) -> tuple[torch.Tensor, torch.Tensor]:

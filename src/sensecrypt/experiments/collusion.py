@@ -82,8 +82,8 @@ class Member:
         scale: fixed-point steps a unit of its weights.
         encrypted: which values it encrypted.
         own: its weights, which it knows itself.
-        plain: the fixed-point values that it did not encrypt, padded or not, as they were sent; 0 elsewhere.
-        encoded: all its fixed-point values.
+        plain: the fixed-point values that it did not encrypt, padded or not, as they are in the sum; 0 elsewhere.
+        encoded: all its fixed-point values, likewise.
         total: the cluster's decrypted sum in fixed point.
     """
 
@@ -132,12 +132,13 @@ def _clusters(run: RunFolder) -> Iterator[list[Member]]:
         weights = {place: float(samples[place] / samples[places].sum()) for place in places}
         header, _ = unseal_any(run.message(0, f"upload-{places[0]}"), "upload")
         profile, attempt = get_profile(config.profile), int(header["attempt"])
-        round_ = Round(header["run"], 0, int(cluster), "model", size, profile, weights, attempt)
+        factors = {place: int(samples[place]) for place in places} if config.weighting == "server" else None
+        round_ = Round(header["run"], 0, int(cluster), "model", size, profile, weights, attempt, factors)
         order = unseal_any(run.message(0, f"members-{cluster}"), "members")[1].get("order", np.arange(size))
         aggregate = Aggregate.from_bytes(run.message(0, f"aggregate-{cluster}"), round_)
         model = unseal_any(run.message(0, f"opened-{cluster}"), "opened")[1]["model"].astype(np.float64)
         step = 2.0 ** model_format(round_).frac_bits
-        total = np.rint(model * sum(weights[each] for each in aggregate.contributors) * step)
+        total = np.rint(model * round_.divisor(aggregate.contributors) * step)
         yield [_member(run, round_, place, order, total, step) for place in aggregate.contributors]
 
 
@@ -149,10 +150,10 @@ def _member(
     slots = upload.mask.to_array()
     encrypted, plain = np.zeros(round_.size, dtype=bool), np.zeros(round_.size)
     encrypted[order] = slots
-    plain[order[~slots]] = upload.plain
-    weight = round_.weights[client]
-    encoded = model_format(round_).encode(own, weight).astype(np.float64)
-    return Member(client, weight * step, encrypted, own, plain, encoded, total)
+    share, factor = round_.share(client), round_.factor(client)
+    plain[order[~slots]] = factor * upload.plain
+    encoded = factor * model_format(round_).encode(own, share).astype(np.float64)
+    return Member(client, share * factor * step, encrypted, own, plain, encoded, total)
 
 
 def draw(rows: Rows) -> Figure:

@@ -4,7 +4,8 @@ Noise in three readings of the paper's σ = √(2·ln(1.25/δ))/ε:
 
 * `written`: Algorithm 3 to the letter, N(0, σ²G²) on each of a client's numbers;
 * `sample`: as DP-SGD does it, which the paper refers to: a client's vector is a mean over its n samples, so the noise
-  is divided by n, and ε speaks of one sample, not of the client;
+  is divided by n, and ε speaks of one sample that is added or removed, not of the client. (A run with
+  `sensitivity_noise=sample` adds twice as much, for neighbours in which one sample is replaced);
 * `sketch`: that on our sketches of 256 numbers instead of a vector as long as the model.
 """
 
@@ -68,10 +69,17 @@ def _noise_rows(spec: Spec, clear: Matrix, sketches: Matrix, category: Labels) -
     for reading, clip, epsilon, draw in _plan(spec):
         vectors, bound = (sketches, 1.0) if reading == "sketch" else (clear, clip * length)
         rng = derive_rng(spec["seed"], f"noise {reading} {clip} {epsilon}", draw)
-        over = 1 if reading == "written" else spec["samples"]
+        distance = 1.0 if reading == "written" else 1 / spec["samples"]
         noised = np.array(
             [
-                _dp_noise_with(row, rng.standard_normal(row.size) / over, clip=bound, epsilon=epsilon, delta=DELTA)
+                _dp_noise_with(
+                    row,
+                    rng.standard_normal(row.size),
+                    clip=bound,
+                    epsilon=epsilon,
+                    delta=DELTA,
+                    distance=distance,
+                )
                 for row in vectors
             ]
         )
@@ -127,9 +135,7 @@ def _cluster(rows: Matrix, method: str, categories: int) -> Labels:
     if method == "ours":
         return cluster_clients(rows, random_state=0).labels
     if method == "K-means":
-        return cluster_clients(
-            rows, random_state=0, method="k-means", k=categories, min_silhouette=-1.0, min_size=1
-        ).labels
+        return cluster_clients(rows, random_state=0, method="k-means", k=categories, min_size=1).labels
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return np.asarray(AffinityPropagation(random_state=0).fit(rows).labels_, dtype=np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from sensecrypt.drawing import number
@@ -10,11 +11,12 @@ from sensecrypt.experiments.item import Outcome, Rows, Verdict
 from sensecrypt.experiments.scenario_rows import (
     AHEAD,
     BOTH,
+    DEFAULT_PART,
     LEARNT,
-    METHODS,
     NORMAL,
     OURS,
     PAPERS,
+    READINGS,
     STATISTICAL,
     SYSTEM,
     WAYS,
@@ -22,59 +24,100 @@ from sensecrypt.experiments.scenario_rows import (
     Place,
     chance,
 )
-from sensecrypt.profiles import get_profile
+
+EQUAL = 0.02  # points beyond the paper's range that still count as in it: costs are measured
+NEAR = 0.1  # … and that count as its shape
+SHORTER = 0.1  # of the time that must be saved to take less time
+AT_MOST = 3  # times the paper's multiple
+MUCH_LESS = 0.7  # upstream by downstream
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """The paper's statements one by one, then what the default preset does."""
+    """The paper's statements one by one, its other readings, then what the default preset does."""
     found = Found(rows)
     uneven = [place for place in found.places if place[0] in (SYSTEM, BOTH)]
     even = [place for place in found.places if place[0] == STATISTICAL]
     return [
-        *([_saving(found, uneven, "MaskCrypt", "58.4 % to 62.7 %", 0.584)] if uneven else []),
-        *([_saving(found, uneven, "Baseline", "81.4 % to 88.7 %", 0.814)] if uneven else []),
+        *([_saving(found, uneven, "MaskCrypt", (0.584, 0.627))] if uneven else []),
+        *([_saving(found, uneven, "Baseline", (0.814, 0.887))] if uneven else []),
+        *(_other_reading(rows, reading) for reading in READINGS if any(row["part"] == reading for row in rows)),
         *([_shorter(found, even)] if even else []),
         *_multiples(found, uneven),
         *_smaller_unions(found),
         *_accuracies(found),
         *_communication(found),
-        _ours(found),
+        _exposed(found),
+        *_ours(rows),
     ]
 
 
-def _saving(found: Found, places: Sequence[Place], other: str, claim: str, least: float) -> Verdict:
-    cuts = [1 - found.total(place, "SenseCrypt") / found.total(place, other) for place in places]
+def _saving(found: Found, places: Sequence[Place], other: str, claim: tuple[float, float]) -> Verdict:
+    cuts = _cuts(found, places, other)
+    low, high = claim
     return Verdict(
-        f"with uneven devices SenseCrypt takes {claim} less time than {other}",
-        _list(places, [f"{abs(cut):.1%} {'less' if cut >= 0 else 'more'}" for cut in cuts]),
-        _graded(min(cuts) >= least, min(cuts) > 0),
+        f"with uneven devices SenseCrypt takes {low:.1%} to {high:.1%} less time than {other}",
+        f"{_list(places, [_less(cut) for cut in cuts])}; in shape: within {NEAR:.0%} points of the paper's",
+        _graded(
+            all(low - EQUAL <= cut <= high + EQUAL for cut in cuts),
+            all(low - NEAR <= cut <= high + NEAR for cut in cuts),
+        ),
     )
 
 
+def _other_reading(rows: Rows, reading: str) -> Verdict:
+    """Both savings where the objectives are normalised over other masks."""
+    found = Found(rows, reading)
+    places = [place for place in found.places if place[0] in (SYSTEM, BOTH)]
+    mask, full = (_cuts(found, places, other) for other in ("MaskCrypt", "Baseline"))
+    shares = [found.total(place, "SenseCrypt", "encrypted_share") for place in places]
+    words = [
+        f"{_less(one)} and {_less(two)} ({share:.0%} encrypted)"
+        for one, two, share in zip(mask, full, shares, strict=True)
+    ]
+    return Verdict(
+        f"the same, were the objectives normalised over {reading} masks (normalise = {reading})",
+        f"than MaskCrypt and than Baseline: {_list(places, words)}",
+        _graded(
+            all(0.584 - EQUAL <= cut <= 0.627 + EQUAL for cut in mask)
+            and all(0.814 - EQUAL <= cut <= 0.887 + EQUAL for cut in full),
+            all(0.584 - NEAR <= cut <= 0.627 + NEAR for cut in mask)
+            and all(0.814 - NEAR <= cut <= 0.887 + NEAR for cut in full),
+        ),
+    )
+
+
+def _cuts(found: Found, places: Sequence[Place], other: str) -> list[float]:
+    return [1 - found.total(place, "SenseCrypt") / found.total(place, other) for place in places]
+
+
+def _less(cut: float) -> str:
+    return f"{abs(cut):.1%} {'less' if cut >= 0 else 'more'}"
+
+
 def _shorter(found: Found, places: Sequence[Place]) -> Verdict:
-    ratios = [found.total(place, "SenseCrypt") / found.total(place, "MaskCrypt") for place in places]
+    cuts = _cuts(found, places, "MaskCrypt")
     shares = [[found.total(place, name, "encrypted_share") for name in ("SenseCrypt", "MaskCrypt")] for place in places]
     words = [
-        f"{ratio:.0%} of it (a client encrypts {mine:.0%}, {other:.0%} in MaskCrypt)"
-        for ratio, (mine, other) in zip(ratios, shares, strict=True)
+        f"{_less(cut)} (a client encrypts {mine:.0%}, {other:.0%} in MaskCrypt)"
+        for cut, (mine, other) in zip(cuts, shares, strict=True)
     ]
     return Verdict(
         "on even devices, too, SenseCrypt takes less time than MaskCrypt",
-        _list(places, words),
-        _graded(max(ratios) < 1, min(ratios) < 1),
+        f"{_list(places, words)}; reproduced: at least {SHORTER:.0%} less, in shape: at least {SHORTER / 2:.1%}",
+        _graded(min(cuts) >= SHORTER, min(cuts) >= SHORTER / 2),
     )
 
 
 def _multiples(found: Found, places: Sequence[Place]) -> list[Verdict]:
     times = [found.total(place, "MaskCrypt") / found.total(place, "Plaintext") for place in places]
-    enough = [each > (33 if place[1] == "cifar-10" else 20) for each, place in zip(times, places, strict=True)]
+    claims = [33 if place[1] == "cifar-10" else 20 for place in places]
     orders = [found.by_time(place) for place in found.places]
     right = sum((order[0], order[-1]) == ("Plaintext", "Baseline") for order in orders)
     verdicts = [
         Verdict(
             "Plaintext is always fastest, Baseline always slowest",
             f"so in {right} of {len(orders)} comparisons",
-            _graded(right == len(orders), right > len(orders) / 2),
+            _graded(right == len(orders), right >= 0.8 * len(orders)),
         )
     ]
     if places:
@@ -82,8 +125,12 @@ def _multiples(found: Found, places: Sequence[Place]) -> list[Verdict]:
             Verdict(
                 "with uneven devices MaskCrypt takes more than 33 times (CIFAR-10) and 20 times (FMNIST) as long as "
                 "Plaintext",
-                _list(places, [f"{number(each)} times" for each in times]),
-                _graded(all(enough), min(times) > 2),
+                f"{_list(places, [f'{number(each)} times' for each in times])}; our training takes a fraction of the "
+                f"paper's 7.4 s, so more than {AT_MOST} times its figures is in shape only",
+                _graded(
+                    all(claim < each <= AT_MOST * claim for each, claim in zip(times, claims, strict=True)),
+                    all(each > claim for each, claim in zip(times, claims, strict=True)),
+                ),
             )
         )
     return verdicts
@@ -127,7 +174,7 @@ def _accuracies(found: Found) -> list[Verdict]:
         Verdict(
             "where data differ, SenseCrypt ends significantly above Plaintext, MaskCrypt and Baseline",
             f"{_list(places, words)}; {note}",
-            _graded(told == places and min(gaps) > 0.05, bool(told) and min(gaps) > 0),
+            _graded(told == places and min(gaps) > 0.05, told == places and min(gaps) > 0.02),
         ),
         _convergence(found, told),
     ]
@@ -138,8 +185,10 @@ def _accuracies(found: Found) -> list[Verdict]:
         verdicts.append(
             Verdict(
                 "SenseCrypt always reaches the level of IID data",
-                f"{_list(places, [f'{ours[place]:.1%} (IID: {iid[place]:.1%})' for place in places])}; {note}",
-                _graded(fair == places and min(behind) >= -NORMAL, bool(fair) and min(behind) >= -0.1),
+                f"{_list(places, [f'{ours[place]:.1%} (IID: {iid[place]:.1%})' for place in places])}; {note}; a "
+                "cluster tells 2 or 3 classes apart, the IID model 10: in shape at best",
+                # Clusters tell 2 or 3 classes apart, IID models 10: not the same task, so in shape at best.
+                _graded(False, fair == places and min(behind) >= -NORMAL),
             )
         )
     return verdicts
@@ -155,13 +204,12 @@ def _convergence(found: Found, places: Sequence[Place]) -> Verdict:
     words = [f"{own} (Plaintext {one})" for _, one, own in need]
     return Verdict(
         "SenseCrypt converges about as fast as Plaintext",
-        f"rounds to 95 % of its own best accuracy: {_list([place for place, *_ in need], words)}"
+        f"rounds to 95 % of its own best accuracy: {_list([place for place, *_ in need], words)}; in shape: at most 2 "
+        "rounds more; not better, as clusters have 2 or 3 classes to tell apart"
         if need
         else "too few rounds to tell",
-        _graded(
-            bool(need) and all(own <= one for _, one, own in need),
-            bool(need) and all(own <= one + 2 for _, one, own in need),
-        ),
+        # Fewer classes are learnt sooner: as fast on an easier task is in shape at best.
+        _graded(False, all(own <= one + 2 for _, one, own in need)) if need else "too little to tell",
     )
 
 
@@ -172,49 +220,75 @@ def _first(course: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _communication(found: Found) -> list[Verdict]:
-    """Also against the union as ciphertexts, which clients would receive if they opened it themselves."""
-    cipher = get_profile("paillier-2048-scalar").ciphertext_bytes
-    words, less, shape = [], [], []
-    for place in found.places:
-        up, down = (found.sent(place, "SenseCrypt", way) for way in WAYS)
-        models = found.sent(place, "Plaintext", "bytes_down")  # 4 bytes a parameter
-        union = found.total(place, "SenseCrypt", "union_share") * models * cipher / 4
-        words.append(f"{number(up)} MB up, {number(down)} MB down, the union as ciphertexts {number(union)} MB")
-        less.append(up < 0.8 * down)
-        shape.append(up < 0.8 * union)
+    words = [
+        ", ".join(f"{number(found.sent(place, name, way))} MB" for way in WAYS)
+        for name in ("SenseCrypt",)
+        for place in found.places
+    ]
+    ratios = [
+        found.sent(place, "SenseCrypt", "bytes_up") / found.sent(place, "SenseCrypt", "bytes_down")
+        for place in found.places
+    ]
+    others = [
+        found.sent(place, name, "bytes_up") / found.sent(place, name, "bytes_down")
+        for place in found.places
+        for name in ("MaskCrypt", "Baseline")
+    ]
     same = sum(found.by_time(place) == found.by_bytes(place) for place in found.places)
     return [
         Verdict(
             "SenseCrypt always sends much less up than down, unlike the others",
-            f"{_list(found.places, words)}; our key server hands the model out opened",
-            _graded(all(less), all(shape)),
+            f"up and down: {_list(found.places, words)}; up by down {min(ratios):.2f} to {max(ratios):.2f}, of the "
+            f"others {min(others):.2f} to {max(others):.2f}; much less: at most {MUCH_LESS}, in shape: at most 0.9",
+            _graded(max(ratios) <= MUCH_LESS < min(others), max(ratios) <= 0.9 < min(others)),
         ),
         Verdict(
             "communication is generally consistent with training time",
             f"methods stand in the same order by bytes as by time in {same} of {len(found.places)} comparisons",
-            _graded(same == len(found.places), same > len(found.places) / 2),
+            _graded(same == len(found.places), same >= 0.8 * len(found.places)),
         ),
     ]
 
 
-def _ours(found: Found) -> Verdict:
-    """The default preset: how much it encrypts, and what that costs."""
-    words, better = [], []
-    for place in found.places:
-        share = {name: found.total(place, name, "encrypted_share") for name in METHODS}
-        seconds = {name: found.total(place, name) for name in METHODS}
-        times = {name: f"{number(seconds[name] / seconds['Plaintext'])} times" for name in METHODS}
-        words.append(
-            f"{share[OURS]:.0%} encrypted ({found.total(place, OURS, 'crypto')}) in {times[OURS]} Plaintext's time, "
-            f"{times[AHEAD]} with randomness ahead; SenseCrypt {share['SenseCrypt']:.0%} in {times['SenseCrypt']}, "
-            f"Baseline 100% in {times['Baseline']}"
-        )
-        better.append(share[OURS] > share["SenseCrypt"] and seconds[OURS] < seconds["SenseCrypt"])
+def _exposed(found: Found) -> Verdict:
+    """What masks of each client's own expose: a ciphertext of one client is the sum less what all others sent."""
+    shares = [found.total(place, "SenseCrypt", "under_covered_share") for place in found.places]
     return Verdict(
-        "ours: does the default preset encrypt more than the paper's SenseCrypt in less time?",
-        "; ".join(f"{' '.join(place)}: {word}" for place, word in zip(found.places, words, strict=True)),
-        "beyond" if all(better) else "not reproduced",
+        "(ours) how much of what a cluster encrypts do fewer than three of its clients encrypt, so that the others "
+        "could read it by subtraction?",
+        _list(found.places, [f"{share:.0%}" for share in shares]),
+        "not reproduced" if max(shares) > 0 else "beyond",
     )
+
+
+def _ours(rows: Rows) -> list[Verdict]:
+    """The default preset: how much it encrypts, and what that costs, by the round without setting up."""
+    found, ours = Found(rows), Found(rows, DEFAULT_PART)
+    if not ours.places:
+        return []
+    words, better = [], []
+    for place in ours.places:
+        plain = _a_round(ours, place, "Plaintext")
+        times = {name: _a_round(ours, place, name) / plain for name in (OURS, AHEAD)}
+        times |= {name: _a_round(found, place, name) / _a_round(found, place, "Plaintext") for name in PAPERS}
+        share, mine = ours.total(place, OURS, "encrypted_share"), found.total(place, "SenseCrypt", "encrypted_share")
+        words.append(
+            f"{share:.0%} encrypted ({ours.total(place, OURS, 'crypto')}) in {number(times[OURS])} times Plaintext's "
+            f"time, {number(times[AHEAD])} with randomness ahead; SenseCrypt {mine:.0%} in "
+            f"{number(times['SenseCrypt'])}, Baseline 100% in {number(times['Baseline'])}"
+        )
+        better.append(share > mine and times[OURS] < times["SenseCrypt"])
+    return [
+        Verdict(
+            "ours: does the default preset encrypt more than the paper's SenseCrypt in less time?",
+            "; ".join(f"{' '.join(place)}: {word}" for place, word in zip(ours.places, words, strict=True)),
+            "beyond" if all(better) else "not reproduced",
+        )
+    ]
+
+
+def _a_round(found: Found, place: Place, method: str) -> float:
+    return fmean(row["seconds"] for row in found.rounds(place, method))
 
 
 def _list(places: Sequence[Place], words: Sequence[str]) -> str:

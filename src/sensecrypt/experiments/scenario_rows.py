@@ -12,15 +12,17 @@ from sensecrypt.compare.scenarios import SCENARIOS
 from sensecrypt.experiments.item import Rows
 
 OURS, AHEAD = "our default", "our default, ahead"
+READING = "budget"  # what preset paper normalises its objectives over
+READINGS = ("all", "feasible")  # what it could be instead
 METHODS = {
-    "Plaintext": "plaintext",
-    "Baseline": "full",
+    "Plaintext": "plaintext@paper",
+    "Baseline": "full@paper",
     "MaskCrypt": "maskcrypt@paper",
     "SenseCrypt": "sensecrypt@paper",
-    OURS: "sensecrypt",
-    AHEAD: "sensecrypt+randomness=ahead",
 }
-PAPERS = ("Plaintext", "Baseline", "MaskCrypt", "SenseCrypt")
+DEFAULTS = {"Plaintext": "plaintext@paper", OURS: "sensecrypt", AHEAD: "sensecrypt+randomness=ahead"}
+PAPERS = tuple(METHODS)
+PAPER_PART, DEFAULT_PART = READING, "default"
 WAYS = ("bytes_up", "bytes_down")
 STATISTICAL, SYSTEM, BOTH = "statistical", "system", "statistical+system"
 CLASSES = 10  # of both data sets
@@ -29,10 +31,20 @@ NORMAL = 0.02  # below the accuracy on IID data that still counts as its level
 Place = tuple[str, str]  # scenario and data set
 
 
-class Found:
-    """The rows, looked up by scenario, data set and method."""
+def methods_of(part: str) -> dict[str, str]:
+    """The methods of a part of a comparison: of the paper under one reading, or of our default preset."""
+    if part == DEFAULT_PART:
+        return DEFAULTS
+    if part == PAPER_PART:
+        return METHODS
+    return {name: f"{METHODS[name]}+normalise={part}" for name in ("Baseline", "MaskCrypt", "SenseCrypt")}
 
-    def __init__(self, rows: Rows) -> None:
+
+class Found:
+    """The rows of one part, looked up by scenario, data set and method."""
+
+    def __init__(self, rows: Rows, part: str = PAPER_PART) -> None:
+        rows = [row for row in rows if row["part"] == part]
         self.scenarios, self.datasets = (
             list(dict.fromkeys(row[key] for row in rows)) for key in ("scenario", "dataset")
         )

@@ -6,6 +6,7 @@ A file has a table for each scale and, at its top, `differs`: in what the item i
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,7 +49,11 @@ def read_spec(item: str, scale: str, changes: Mapping[str, str], *, folder: Path
     table = read_toml(path, otherwise="give the folder with --specs", example="seeds = 30")
     if scale not in table:
         raise InvalidInput(str(path), f"has no table [{scale}]", f"add it, or choose another of {', '.join(SCALES)}")
+    if not isinstance(table[scale], dict):
+        raise InvalidInput(str(path), f"has {scale} as a value", f"write a table [{scale}]")
     settings = dict(table[scale])
+    for key, value in settings.items():
+        _refuse_infinite(f"{path}: {key}", value)
     differs = (*table.get("differs", ()), *settings.pop("differs", ()))
     changed = {key: _like(key, text, settings[key]) for key, text in changes.items() if key in settings}
     more = tuple(f"{key} = {value!r}, by hand" for key, value in changed.items())
@@ -61,8 +66,27 @@ def _like(key: str, text: str, old: Any) -> Any:
         new = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         new = text
-    if isinstance(old, float) and isinstance(new, int):
-        new = float(new)
-    if type(new) is not type(old):
+    if not _is_like(new, old):
         raise InvalidInput(key, f"is {text!r}", f"give a value like {old!r}")
-    return new
+    _refuse_infinite(key, new)
+    return _as_floats(new, old)
+
+
+def _is_like(new: Any, old: Any) -> bool:
+    """Whether both are of one kind; a whole number will do for any other, and lists have elements of one kind."""
+    if isinstance(old, list) and isinstance(new, list):
+        return bool(new) and all(any(_is_like(each, known) for known in old) for each in new)
+    return type(new) is type(old) or (type(new) is int and isinstance(old, float))
+
+
+def _as_floats(new: Any, old: Any) -> Any:
+    if isinstance(old, list):
+        return [_as_floats(each, old[0]) for each in new]
+    return float(new) if isinstance(old, float) and type(new) is int else new
+
+
+def _refuse_infinite(key: str, value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInput(key, f"is {value:g}", "give a finite number")
+    for each in value if isinstance(value, list) else ():
+        _refuse_infinite(key, each)

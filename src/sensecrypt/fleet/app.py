@@ -57,5 +57,7 @@ run = {quote(run)}
 def _text(value: Any) -> str:
     """A setting as `--set` takes it; Flower's configuration has no lists."""
     if isinstance(value, list):
+        if not isinstance(value[0], list):
+            return ",".join(str(number) for number in value)
         return "; ".join(",".join(str(number) for number in row) for row in value)
     return str(value)

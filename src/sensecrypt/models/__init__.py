@@ -7,7 +7,7 @@ try:
 except ImportError as error:
     raise MissingExtra("training", "torch") from error
 
-from sensecrypt.models.gradients import mean_gradient
+from sensecrypt.models.gradients import mean_gradient, sample_gradients
 from sensecrypt.models.head import Head, always_encrypt, find_head
 from sensecrypt.models.parameters import get_vector, gradient_vector, layout, parameter_count, set_vector
 from sensecrypt.models.zoo import DEFAULT_MODEL, MODELS, build_model
@@ -24,5 +24,6 @@ __all__ = [
     "layout",
     "mean_gradient",
     "parameter_count",
+    "sample_gradients",
     "set_vector",
 ]

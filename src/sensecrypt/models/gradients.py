@@ -1,15 +1,21 @@
-"""The gradient of a model's mean loss over many samples."""
+"""The gradient of a model's loss over many samples: their mean, or one per sample."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
 import torch
 from torch import nn
+from torch.func import functional_call, grad, vmap
 
-from sensecrypt.models.parameters import Float32Vector, gradient_vector, parameter_count
+from sensecrypt import checks
+from sensecrypt.models.parameters import Float32Vector, gradient_vector, layout, parameter_count
 
 _AT_ONCE = 512
 _AT_ONCE_LARGE = 16  # what a large network keeps of more samples between its passes costs more to fetch than it saves
 _LARGE = 1_000_000
+_NUMBERS = 2**21  # of gradients per sample that are held at once: 8 MB, of which torch.func makes several copies
 
 
 def mean_gradient(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> Float32Vector:
@@ -22,3 +28,30 @@ def mean_gradient(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) 
         loss = nn.functional.cross_entropy(model(inputs[part]), labels[part], reduction="sum") / len(labels)
         torch.autograd.backward(loss)
     return gradient_vector(model)
+
+
+def sample_gradients(
+    model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, *, chunk: int | None = None
+) -> Iterator[Float32Vector]:
+    """The gradient of each sample's loss, in evaluation mode: matrices of samples × parameters, a chunk at a time.
+
+    Args:
+        model: returns logits.
+        inputs: samples × the shape of one.
+        labels: the class of each sample.
+        chunk: samples at once, which bounds the memory; by default what suits the size of the model.
+    """
+    model.eval()
+    step = max(1, _NUMBERS // parameter_count(model)) if chunk is None else checks.whole("chunk", chunk, low=1)
+    names = [name for name, _ in layout(model)]
+    weights = {name: model.get_parameter(name).detach() for name in names}
+
+    def loss(given: dict[str, torch.Tensor], sample: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        return nn.functional.cross_entropy(functional_call(model, given, (sample[None],)), label[None])
+
+    of_each = vmap(grad(loss), in_dims=(None, 0, 0))
+    for start in range(0, len(labels), step):
+        part = slice(start, start + step)
+        found = of_each(weights, inputs[part], labels[part])
+        rows = torch.cat([found[name].reshape(len(labels[part]), -1) for name in names], dim=1)
+        yield np.asarray(rows.detach().to("cpu", torch.float32).numpy(), dtype=np.float32)

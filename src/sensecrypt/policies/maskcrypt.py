@@ -1,9 +1,10 @@
 """MaskCrypt: one mask for all clients, by agreement (Hu and Li, "MaskCrypt", 2024).
 
 A client scores parameter k by (w_exp,k − w_k) · g_k, where w is its new model, g the mean gradient over its data at w
-and w_exp what an adversary knows of the model: the first-order change of the loss if the adversary used its estimate
-in place of the true value. The score is signed, as published: what would lower the adversary's loss ranks last. Each
-client proposes its best ⌊ρN⌋; the aggregator makes one list of the proposals, and everybody encrypts what is on it.
+(or at the model that the round started from, if the run is so configured) and w_exp what an adversary knows of the
+model: the first-order change of the loss if the adversary used its estimate in place of the true value. The score is
+signed, as published: what would lower the adversary's loss ranks last. Each client proposes its best ⌊ρN⌋; the
+aggregator makes one list of the proposals, and everybody encrypts what is on it.
 
 w_exp starts as the initial model, which everybody knows, and follows what is sent in the clear: see `expose`. It is
 the same for all clients of a cluster, since they have the same mask and receive the same models.

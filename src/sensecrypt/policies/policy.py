@@ -21,6 +21,7 @@ class Policy:
         choose: what one client encrypts.
         needs_gradient: whether a client computes its gradient for it, which takes time.
         uses_ratio: whether it encrypts a given share of the model, and not what a budget allows.
+        uses_budget: whether it encrypts what the device's budget allows.
         heeds_always: whether it encrypts what is to be encrypted whatever its sensitivity.
         ranks_by: what clients sum under encryption so that parameters can be ranked: their `sensitivity`, which gives
             the order of the prefix layout and is refreshed; the `jacobian` of FedML-HE, once; or nothing.
@@ -32,6 +33,7 @@ class Policy:
     choose: Callable[[Situation], Choice]
     needs_gradient: bool = False
     uses_ratio: bool = False
+    uses_budget: bool = False
     heeds_always: bool = False
     ranks_by: Literal["sensitivity", "jacobian"] | None = None
     propose: Callable[[Situation], RankedBlocks] | None = None

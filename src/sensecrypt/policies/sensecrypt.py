@@ -21,8 +21,11 @@ def choose(situation: Situation) -> Choice:
         always=situation.always,
         objective=situation.objective,
         on_infeasible=situation.on_infeasible,
+        bins=situation.bins,
+        beta=situation.beta,
+        normalise=situation.normalise,
     )
     return Choice(found.mask, found.mi, found.decided_by, found.feasible)
 
 
-POLICY = Policy(choose, needs_gradient=True, heeds_always=True, ranks_by="sensitivity")
+POLICY = Policy(choose, needs_gradient=True, uses_budget=True, heeds_always=True, ranks_by="sensitivity")

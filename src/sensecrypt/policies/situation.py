@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
-from sensecrypt.algo.selection import Objective, OnInfeasible
+from sensecrypt.algo.leakage import DEFAULT_BINS
+from sensecrypt.algo.selection import Normalise, Objective, OnInfeasible
 from sensecrypt.errors import InvalidInput
 from sensecrypt.types import BoolVector, Mask
 
@@ -23,9 +24,10 @@ class Situation:
 
     Attributes:
         weights: its model, or in the prefix layout the cluster's, likewise.
-        gradient: of the loss over its data at `weights`; None for a policy that does not ask for it.
-        sensitivity: |w·g| of every parameter, or in the prefix layout the cluster's mean of it, so that members with
-            equal budgets choose alike; None like `gradient`.
+        gradient: of the loss over its data, at `weights` or at the model that the round started from; None for a policy
+            that does not ask for it.
+        sensitivity: |w·g| of every parameter, w being where the gradient was computed; or in the prefix layout the
+            cluster's mean of it, so that members with equal budgets choose alike; None like `gradient`.
         budget: α, the share of the model that its device may encrypt.
         ratio: the share of the model that a method without budgets encrypts.
         block: parameters a ciphertext.
@@ -41,6 +43,9 @@ class Situation:
         max_mi: bound on the mutual information in bits, or None.
         objective: `balance` or `protect`.
         on_infeasible: what to do if the constraints contradict each other.
+        bins: of the mutual information.
+        beta: weights of cost and protection in the objective `balance`.
+        normalise: over which masks the two objectives of `balance` are scaled.
     """
 
     weights: npt.NDArray[np.float32]
@@ -60,6 +65,9 @@ class Situation:
     max_mi: float | None
     objective: Objective
     on_infeasible: OnInfeasible
+    bins: int = DEFAULT_BINS
+    beta: tuple[float, float] = (1.0, 1.0)
+    normalise: Normalise = "all"
 
     @property
     def size(self) -> int:

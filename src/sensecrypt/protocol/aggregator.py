@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sensecrypt.crypto.scheme import EncryptionKey
+from sensecrypt.crypto.scheme import Ciphertexts, EncryptionKey, multiplying
 from sensecrypt.errors import InvalidCiphertext, Rejected
 from sensecrypt.protocol.messages import Aggregate, Upload
 from sensecrypt.protocol.pads import wrap
@@ -14,11 +14,16 @@ from sensecrypt.types import Mask
 
 
 class RoundSum:
-    """The running sum of one cluster's round: one model's worth of memory, whatever the number of clients."""
+    """The running sum of one cluster's round: one model's worth of memory, whatever the number of clients.
+
+    In a round with factors it is FedAvg as the paper writes it: every upload is multiplied by its client's factor,
+    which is the round's and not the upload's, and plain sums are added into the ciphertexts of the same parameters.
+    """
 
     def __init__(self, round_: Round, public: EncryptionKey) -> None:
-        """An empty sum."""
-        self._round = round_
+        """An empty sum; a round with factors needs a key that multiplies."""
+        self._round, self._public = round_, public
+        self._multiply = None if round_.factors is None else multiplying(public).multiply
         self._encrypted = public.accumulator(round_.blocks)
         self._plain = np.zeros(round_.size, dtype=np.int64)
         self._contributors: set[int] = set()
@@ -46,13 +51,17 @@ class RoundSum:
             raise Rejected(f"client {sender} sent an upload of client {upload.client}")
         if sender in self._contributors:
             raise Rejected(f"client {sender} has contributed already")
-        flags = upload.mask.flags
+        self._check_room(upload)
+        flags, factor = upload.mask.flags, self._round.factor(sender)
         if upload.mask.blocks:
             try:
-                self._encrypted.add(upload.ciphertexts, np.flatnonzero(flags))
+                ciphertexts = (
+                    upload.ciphertexts if self._multiply is None else self._multiply(upload.ciphertexts, factor)
+                )
+                self._encrypted.add(ciphertexts, np.flatnonzero(flags))
             except InvalidCiphertext as error:
                 raise Rejected(f"client {sender}: {error.problem}") from None
-        self._plain[~upload.mask.to_array()] += upload.plain
+        self._plain[~upload.mask.to_array()] += factor * upload.plain
         self._per_block += flags
         self._contributors.add(sender)
         return upload
@@ -69,7 +78,10 @@ class RoundSum:
         self._contributors |= other._contributors
 
     def close(self) -> Aggregate:
-        """The sum over everybody who arrived: of what somebody encrypted and of what somebody did not, each apart."""
+        """The sum over everybody who arrived: of what somebody encrypted and of what somebody did not, each apart.
+
+        In a round with factors, what somebody encrypted holds the plain values of the others, too.
+        """
         if not self._contributors:
             raise Rejected("no upload arrived")
         size, block = self._round.size, self._round.block
@@ -78,6 +90,25 @@ class RoundSum:
         ciphertexts = np.empty((0, self._round.profile.ciphertext_bytes), dtype=np.uint8)
         if union.blocks:
             ciphertexts = self._encrypted.result(np.flatnonzero(union.flags))
+        if self._round.factors is not None:
+            ciphertexts, common = self._with_plain(ciphertexts, union, common), union
         return Aggregate(
             self.contributors, union, ciphertexts, common, wrap(self._plain[~common.to_array()], self._round)
         )
+
+    def _check_room(self, upload: Upload) -> None:
+        """Refuse plain values of which a sum, multiplied, might not fit: nothing wraps where nothing is blinded."""
+        if self._round.factors is None or not upload.plain.size:
+            return
+        most = (2 ** (self._round.profile.slot_bits - 1) - 1) // self._round.factor_sum
+        if int(upload.plain.max()) > most or int(upload.plain.min()) < -most:
+            raise Rejected(f"client {upload.client}: has plain values that are too large to be multiplied")
+
+    def _with_plain(self, ciphertexts: Ciphertexts, union: Mask, common: Mask) -> Ciphertexts:
+        """The ciphertexts of the union, with the plain sums of those blocks that not everybody encrypted."""
+        partly = Mask(union.flags & ~common.flags, union.size, union.block)
+        if not partly.blocks:
+            return ciphertexts
+        rows = np.flatnonzero(partly.flags[union.flags])
+        ciphertexts[rows] = self._public.add_plain(ciphertexts[rows], self._plain[partly.to_array()])
+        return ciphertexts

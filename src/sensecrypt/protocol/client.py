@@ -32,14 +32,12 @@ class Sealed:
 
 def model_format(round_: Round) -> FixedPoint:
     """The fixed-point format of weights: ±128 in steps of 6·10⁻⁸ with 32-bit slots."""
-    bits = round_.profile.slot_bits
-    return FixedPoint(MODEL_FRACTION_BITS[bits], bits, max_summands=max(1000, len(round_.weights)))
+    return _format(round_, MODEL_FRACTION_BITS)
 
 
 def sensitivity_format(round_: Round) -> FixedPoint:
     """The fixed-point format of sensitivities relative to their maximum."""
-    bits = round_.profile.slot_bits
-    return FixedPoint(SENSITIVITY_FRACTION_BITS[bits], bits, max_summands=max(1000, len(round_.weights)))
+    return _format(round_, SENSITIVITY_FRACTION_BITS)
 
 
 def seal_model(
@@ -63,7 +61,7 @@ def seal_model(
         seed: of the round's receipts.
         padded: whether the rest is hidden by a pad that only the key server can take off; else it is plain.
     """
-    values = model_format(round_).encode(weights, round_.weights[client], name="weights")
+    values = model_format(round_).encode(weights, round_.share(client), name="weights")
     return _seal(values, mask, round_, client=client, key=key, seed=seed, padded=padded)
 
 
@@ -72,7 +70,7 @@ def seal_sensitivity(
 ) -> Sealed:
     """Encode a client's sensitivities, relative to their maximum, and encrypt all of them."""
     gains = checks.sensitivity_vector("sensitivity", sensitivity)
-    values = sensitivity_format(round_).encode(gains / gains.max(), round_.weights[client], name="sensitivity")
+    values = sensitivity_format(round_).encode(gains / gains.max(), round_.share(client), name="sensitivity")
     everything = Mask.prefix(round_.blocks, size=round_.size, block=round_.block)
     return _seal(values, everything, round_, client=client, key=key, seed=seed)
 
@@ -81,7 +79,7 @@ def seal_map(
     scores: npt.ArrayLike, round_: Round, *, client: int, key: EncryptionKey | DecryptionKey, seed: bytes
 ) -> Sealed:
     """Encode a client's scores as they are, so that their sum is the weighted mean, and encrypt all of them."""
-    values = model_format(round_).encode(scores, round_.weights[client], name="scores")
+    values = model_format(round_).encode(scores, round_.share(client), name="scores")
     everything = Mask.prefix(round_.blocks, size=round_.size, block=round_.block)
     return _seal(values, everything, round_, client=client, key=key, seed=seed)
 
@@ -89,6 +87,13 @@ def seal_map(
 def read_model(values: Ints, weight: float, round_: Round) -> npt.NDArray[np.float32]:
     """The cluster's new model from the opened sum: divided by the weights of those who arrived."""
     return model_format(round_).decode(values, weight).astype(np.float32)
+
+
+def _format(round_: Round, fraction_bits: dict[int, int]) -> FixedPoint:
+    """Numbers with room for all members' sum, in which a factor n counts as n summands."""
+    bits, total = round_.profile.slot_bits, round_.factor_sum
+    summands = max(1000, len(round_.weights), total)
+    return FixedPoint(fraction_bits[bits], bits, weight_sum=float(total), max_summands=summands)
 
 
 def _seal(
@@ -104,7 +109,10 @@ def _seal(
     if (mask.size, mask.block) != (round_.size, round_.block) or values.size != round_.size:
         problem = f"is for {mask.size:,} parameters in blocks of {mask.block}"
         raise InvalidInput("mask", problem, f"this round has {round_.size:,} in blocks of {round_.block}")
-    if not signable(values):
+    if padded and round_.factors is not None:
+        fix = "leave the rest plain, or let clients multiply by their weights"
+        raise InvalidInput("padded", "cannot be where the aggregator multiplies", fix)
+    if not signable(values, times=round_.factor_sum):
         fix = "keep values below 2^60 steps: check sums of larger ones would prove nothing"
         raise ValueDoesNotFit("values", "are too large to be signed for", fix)
     in_slots = values if mask.order is None else values[mask.order]

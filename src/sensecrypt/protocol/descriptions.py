@@ -22,7 +22,10 @@ _TENSORS = {"clients": (np.dtype("<i8"), 1), "weights": (np.dtype("<f8"), 1)}
 
 
 def describe_round(round_: Round) -> bytes:
-    """The message: members ascending, each with its weight."""
+    """The message: members ascending, each with its weight; the aggregator of a fleet does not multiply."""
+    if round_.factors is not None:
+        fix = "let clients multiply by their weights"
+        raise InvalidInput("factors", "are not part of a fleet's round", fix)
     clients = sorted(round_.weights)
     tensors = {
         "clients": np.array(clients, dtype="<i8"),

@@ -92,10 +92,9 @@ class KeyServer:
         given = [receipts[client] for client in aggregate.contributors]
         pads = [each.pad for each in given if each.pad is not None]
         encrypted, values, sound = open_aggregate(aggregate, round_, self._secret, order, pads=pads, workers=workers)
-        if not _verifies(encrypted, values, given, self.receipt_seed(round_)) or not sound:
+        if not _verifies(encrypted, values, given, round_, self.receipt_seed(round_)) or not sound:
             raise Rejected(MISMATCH, code="receipts-mismatch")
-        weight = sum(round_.weights[client] for client in aggregate.contributors)
-        opened = Opened(values, weight, aggregate.contributors)
+        opened = Opened(values, round_.divisor(aggregate.contributors), aggregate.contributors)
         self._ledger.keep_opened(round_, opened)
         return opened
 
@@ -128,10 +127,14 @@ class KeyServer:
         return hmac.digest(self._ledger.root, "\x00".join(purpose).encode(), "sha256")
 
 
-def _verifies(encrypted: Ints, values: Ints, signed: Sequence[Receipt], seed: bytes) -> bool:
-    """Whether these are the sums that the receipts are for; takes as long whatever is wrong."""
+def _verifies(encrypted: Ints, values: Ints, signed: Sequence[Receipt], round_: Round, seed: bytes) -> bool:
+    """Whether these are the sums that the receipts are for; takes as long whatever is wrong.
+
+    Where the aggregator multiplies, it also adds plain values into the ciphertexts. No parameter is then in both parts
+    of the aggregate, nothing can be moved between them, and the check sum over everything is enough.
+    """
     small = signable(encrypted) & signable(values)
     found = (receipt(encrypted, seed), receipt(values, seed))
-    return small & (
-        found == (sum(each.encrypted for each in signed) % PRIME, sum(each.value for each in signed) % PRIME)
-    )
+    tags = [(round_.factor(each.client) * each.encrypted, round_.factor(each.client) * each.value) for each in signed]
+    expected = (sum(part for part, _ in tags) % PRIME, sum(whole for _, whole in tags) % PRIME)
+    return small & (found[1] == expected[1]) & (round_.factors is not None or found[0] == expected[0])

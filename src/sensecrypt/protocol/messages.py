@@ -65,7 +65,8 @@ class Aggregate:
         contributors: whose uploads are in it, ascending.
         mask: the union of their masks.
         ciphertexts: one row for each block of it: the sum over those who encrypted it.
-        common: the intersection of their masks.
+        common: the intersection of their masks; where the aggregator multiplies, the union: what is not encrypted was
+            added into the ciphertexts.
         plain: of all slots outside it, the sums over those who did not encrypt them, modulo the slot's width.
     """
 
@@ -104,6 +105,8 @@ class Aggregate:
             raise Rejected("an aggregate without contributors") from None
         mask = _read_mask(fields["prefix"], arrays["mask"], round_)
         common = _read_mask(fields["common_prefix"], arrays["common"], round_)
+        if round_.factors is not None and (mask.flags != common.flags).any():
+            raise Rejected("an aggregate with plain sums beside ciphertexts")
         ciphertexts, plain = _read_values(arrays, round_, encrypted=mask, common=common)
         return cls(contributors, mask, ciphertexts, common, plain)
 

@@ -12,8 +12,8 @@ class Opened:
     """A decrypted and verified sum.
 
     Attributes:
-        values: Σ p_i·w_i in fixed point, in the parameters' natural order.
-        weight: Σ p_i over the contributors.
+        values: Σ p_i·w_i in fixed point, in the parameters' natural order; Σ n_i·w_i where the aggregator multiplies.
+        weight: Σ p_i over the contributors, or Σ n_i.
         contributors: who they are.
     """
 

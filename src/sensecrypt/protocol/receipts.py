@@ -37,9 +37,14 @@ def receipt(values: Ints, seed: bytes) -> int:
     return total % PRIME
 
 
-def signable(values: Ints) -> bool:
-    """Whether all values are so small that no two vectors of such have one check sum for every ρ."""
-    return int(values.min()) > -_LIMIT and int(values.max()) < _LIMIT
+def signable(values: Ints, *, times: int = 1) -> bool:
+    """Whether all values are so small that no two vectors of such have one check sum for every ρ.
+
+    Args:
+        values: any.
+        times: how often they may be in a sum that has to be as small.
+    """
+    return int(values.min()) * times > -_LIMIT and int(values.max()) * times < _LIMIT
 
 
 def _dot(a: Ints, b: Ints) -> int:

@@ -38,5 +38,4 @@ class SharedKeyClients(KeyServer):
         _, values, sound = open_aggregate(aggregate, round_, self._secret, order, workers=workers)
         if not sound:
             raise Rejected("the aggregate does not decrypt", code="does-not-decrypt")
-        weight = sum(round_.weights[client] for client in aggregate.contributors)
-        return Opened(values, weight, aggregate.contributors)
+        return Opened(values, round_.divisor(aggregate.contributors), aggregate.contributors)

@@ -13,7 +13,7 @@ from sensecrypt.engines.clock import RoundTime, total_seconds
 from sensecrypt.engines.outcome import Outcome
 from sensecrypt.report.figures import Card
 from sensecrypt.report.folder import Seen
-from sensecrypt.report.words import count, megabytes, percent, seconds
+from sensecrypt.report.words import count, megabytes, noise_words, percent, seconds
 
 
 def cards(seen: Seen, times: Sequence[RoundTime]) -> list[Card]:
@@ -42,6 +42,9 @@ def findings(seen: Seen, times: Sequence[RoundTime]) -> list[str]:
     sentences = [_held_up(outcome, times), _encrypted(outcome), *_exposed(outcome)]
     if outcome.why_clusters:
         sentences.append(f"Grouping: {outcome.why_clusters}.")
+    noise = outcome.summary()["sensitivity_noise"]
+    if noise is not None:
+        sentences.append(f"{noise_words(noise)}.")
     sentences += [f"{line[0].upper()}{line[1:]}." for line in seen.absences]
     return [sentence for sentence in sentences if sentence]
 
@@ -65,6 +68,8 @@ def command(config: RunConfig) -> str:
 
 def _value(value: Any) -> str:
     if isinstance(value, list):
+        if not isinstance(value[0], list):
+            return ",".join(f"{each:g}" for each in value)
         return ";".join(",".join(f"{each:g}" for each in row) for row in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 
 def percent(value: float | None) -> str:
@@ -37,3 +39,13 @@ def count(number: int, noun: str, plural: str = "") -> str:
 def round_name(number: int) -> str:
     """A round as the records number them."""
     return "set-up" if number < 0 else str(number)
+
+
+def noise_words(noise: Mapping[str, Any]) -> str:
+    """The noise on what clients sent for clustering, and what it is worth, as a run's summary has it."""
+    worth = "more than 512" if noise["local_epsilon"] is None else f"{noise['local_epsilon']:.3g}"
+    what = "the whole vector" if noise["protects"] == "vector" else "one sample"
+    return (
+        f"Sensitivities for clustering had noise: nominal ε {noise['epsilon']:g} for {what}, δ {noise['delta']:g}; as "
+        f"local differential privacy of a client, ε is {worth}"
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from flwr.app import Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
@@ -49,6 +51,14 @@ def echo(message: Message) -> Message:
 def test_everybody_s_answer_arrives():
     for node, reply in asked(echo).items():
         assert unpack(reply.content, needed={"a"}) == {"a": bytes([node])}
+
+
+def test_an_answer_tells_its_delay():
+    def slow(message: Message) -> Message:
+        time.sleep(0.05)
+        return echo(message)
+
+    assert all(reply.seconds >= 0.05 for reply in asked(slow).values())
 
 
 def test_who_does_not_answer_is_told():

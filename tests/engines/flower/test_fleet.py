@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from sensecrypt.algo.dp import gaussian_sigma
 from sensecrypt.config import make_config
 from sensecrypt.engines import work
+from sensecrypt.engines.flower.messages import Enrolment
+from sensecrypt.engines.flower.server import run_fleet
+from sensecrypt.engines.flower.settings import read_settings
 from sensecrypt.engines.local import run_local
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput, Refused, SenseCryptError
 from sensecrypt.protocol.client import seal_model
-from tests.engines.flower.conftest import SMALL
+from tests.engines.flower.conftest import SMALL, LoopGrid
 
 
 def local_models(tmp_path, **settings):
@@ -248,6 +254,63 @@ def test_devices_that_clients_tell_decide_their_budgets(fleet):
     assert budgets == sorted(budgets)
     assert np.ptp(budgets) > 0
     assert outcome.config.cpus == ((1.0, 2.0, 4.0, 8.0),)
+
+
+def test_devices_that_clients_tell_keep_the_clock_of_the_others(fleet):
+    played = fleet(rounds=1, cpus="8", ghz="2")
+    played.party("client", "client-0", "cpus = 4\n")
+    outcome = played.play()
+    assert [device.speed for device in outcome.config.devices(0)] == [8.0, 16.0, 16.0, 16.0]
+
+
+def test_a_client_noises_what_it_sends_for_clustering_itself_and_once(fleet, monkeypatch):
+    rows = []
+    check = Enrolment.to_bytes
+
+    def watch(enrolment):
+        rows.append(enrolment.row)
+        return check(enrolment)
+
+    monkeypatch.setattr(Enrolment, "to_bytes", watch)
+    noise = {"sensitivity_epsilon": 1.0, "sensitivity_clip": 0.1, "clustering": "auto"}
+    played = fleet(rounds=1, sensitivities="clear", **noise)
+    for client in range(4):
+        played.party("client", f"client-{client}", "clear_sensitivities = true\n")
+    outcome = played.play()
+    told = outcome.summary()["sensitivity_noise"]
+    assert (told["protects"], told["epsilon"]) == ("vector", 1.0)
+    assert 1 < told["local_epsilon"] < 1.2
+    assert all(record["noise"] == "vector" for record in outcome.log if record["round"] < 0 and "client" in record)
+    first = list(rows)
+    assert all(np.std(row) == pytest.approx(gaussian_sigma(1.0) * 0.1, rel=0.1) for row in first)
+    played.settings["rounds"] = 2
+    played.play()  # everybody enrols again
+    assert len(rows) == 8
+    assert all(any(np.array_equal(row, known) for known in first) for row in rows[4:])
+
+
+def test_bandwidths_are_measured_by_the_delay_of_the_first_answer(fleet, monkeypatch):
+    """Client 3's enrolment arrives late: it gets the smallest budget, also from a ServerApp that starts anew."""
+    pull, first = LoopGrid.pull_messages, []
+
+    def late(grid, numbers):
+        first.append(time.monotonic())
+        held = {"message-3"} if time.monotonic() - first[0] < 0.5 else set()
+        return pull(grid, [number for number in numbers if number not in held])
+
+    monkeypatch.setattr(LoopGrid, "pull_messages", late)
+    played = fleet(rounds=1, bandwidth="measured", cpus="8", bandwidths="10,20,30,40")
+    aggregator, settings = played.party("aggregator", "aggregator"), read_settings(played.run_config)
+    run_fleet(LoopGrid(played), replace(settings, enrol_seconds=60.0), aggregator)
+    outcome = played.outcome()
+    budgets = {record["client"]: record["budget"] for record in outcome.records}
+    measured = {each["client"]: each["measured_bandwidth"] for each in outcome.log if "measured_bandwidth" in each}
+    assert measured.keys() == budgets.keys()
+    assert measured[3] < min(measured[client] for client in range(3))
+    assert budgets[3] == pytest.approx(measured[3] / max(measured.values()))
+    played.settings["rounds"] = 2
+    again = [record for record in played.play().records if record["round"] == 1]
+    assert {record["client"]: record["budget"] for record in again} == budgets
 
 
 def test_a_client_that_wants_more_encrypted_sends_nothing(fleet):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -240,11 +241,19 @@ class TestSettings:
             ({"sensecrypt.rounds": 3}, "no key of a fleet's run"),
             ({"sensecrypt.settings.round": 3}, "did you mean 'rounds'"),
             ({"sensecrypt.deadline": 0}, "sensecrypt.deadline"),
+            ({"sensecrypt.deadline": math.nan}, "sensecrypt.deadline"),
+            ({"sensecrypt.enrol-seconds": math.inf}, "sensecrypt.enrol-seconds"),
+            ({"sensecrypt.settings.grace": "nan"}, "grace: is nan"),
+            ({"sensecrypt.settings.beta": "1,inf"}, "beta: is inf"),
             ({"sensecrypt.settings.policy": "maskcrypt"}, "is for one machine"),
             ({"sensecrypt.settings.policy": "fedml_he"}, "is for one machine"),
             ({"sensecrypt.settings.key_mode": "shared-key"}, "is for one machine"),
             ({"sensecrypt.settings.crypto": "calibrated"}, "is for one machine"),
             ({"sensecrypt.settings.messages": "keep"}, "is for one machine"),
+            (
+                {"sensecrypt.settings.preset": "paper"},
+                "weighting: server is for one machine; use sensecrypt run, or set weighting=client",
+            ),
         ],
     )
     def test_what_a_fleet_cannot_do_is_refused(self, more, fault):
@@ -268,6 +277,9 @@ class TestPartyFile:
             (good + 'sate = "x"', "did you mean 'state'"),
             (good + "cpus = 0", "cpus: is 0"),
             (good + "least_share = 2", "least_share: is 2"),
+            (good + "cpus = inf", "cpus: is inf"),
+            (good + "bandwidth = nan", "bandwidth: is nan"),
+            (good + "least_share = nan", "least_share: is nan"),
         ],
     )
     def test_a_file_that_cannot_be_used_is_named(self, tmp_path, text, fault):

@@ -7,6 +7,7 @@ so that a ServerApp that is killed and started again hands in the same sum again
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,8 @@ class FleetState:
         samples: of each client; 0 likewise.
         rows: what described each client's data for clustering.
         latest: number and attempt of the round that gave each cluster its model; −1: it has the initial one.
+        bandwidths: of each client's first answer, in megabytes per second; NaN as long as it has not come. None where
+            budgets are not made of them.
     """
 
     next_round: int
@@ -46,6 +49,13 @@ class FleetState:
     samples: checks.IntVector
     rows: checks.FloatVector
     latest: checks.IntVector
+    bandwidths: checks.FloatVector | None = None
+
+    @property
+    def measured(self) -> dict[int, float]:
+        """The bandwidth of each client's first answer, of those who have come."""
+        known = [] if self.bandwidths is None else enumerate(self.bandwidths.tolist())
+        return {client: value for client, value in known if not math.isnan(value)}
 
     @property
     def clusters(self) -> int:
@@ -70,6 +80,8 @@ class FleetState:
             "initial": self.initial,
         }
         tensors = {"labels": self.labels, "samples": self.samples, "rows": self.rows, "latest": self.latest}
+        if self.bandwidths is not None:
+            tensors["bandwidths"] = self.bandwidths
         folder.save_checkpoint(header, tensors)
 
 
@@ -82,6 +94,8 @@ def load_fleet_state(folder: RunFolder) -> FleetState | None:
     header, tensors = checkpoint
     folder.forget_from(int(header["round"]))
     rest = {name: tensors[name] for name in ("labels", "samples", "rows", "latest")}
+    if "bandwidths" in tensors:
+        rest["bandwidths"] = tensors["bandwidths"]
     return FleetState(int(header["round"]), header["why"], int(header["size"]), header["initial"], **rest)
 
 

@@ -7,7 +7,7 @@ import itertools
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
@@ -15,7 +15,8 @@ from flwr.serverapp import Grid
 from sensecrypt.engines.flower.wire import pack, printable
 from sensecrypt.errors import Rejected
 
-_PAUSE = 0.5  # seconds between two looks
+_PAUSE = 0.5  # seconds between two looks at most
+_FIRST_PAUSE = 0.02  # and at least; in between, a tenth of the delay so far, which measures it that well
 _LOG = logging.getLogger("sensecrypt.fleet")
 
 
@@ -31,11 +32,13 @@ class Reply:
         node: which.
         sent: what it sent; None: nothing, because it is gone, failed or too late.
         failure: why there is nothing.
+        seconds: between sending it the request and seeing its answer.
     """
 
     node: int
     sent: RecordDict | None
     failure: str = ""
+    seconds: float = 0.0
 
     @property
     def content(self) -> RecordDict:
@@ -54,7 +57,8 @@ def ask(grid: Grid, kind: str, requests: Mapping[int, Mapping[str, bytes]], *, s
         requests: the parts of each node's message.
         seconds: after which nobody is waited for; a node that comes back later does not find its message any more.
     """
-    end = time.monotonic() + seconds
+    begin = time.monotonic()
+    end = begin + seconds
     messages = [Message(pack(parts), node, kind, ttl=seconds) for node, parts in requests.items()]
     numbers = list(grid.push_messages(messages)) if messages else []
     waiting: dict[str, int] = {}
@@ -70,11 +74,11 @@ def ask(grid: Grid, kind: str, requests: Mapping[int, Mapping[str, bytes]], *, s
                 continue  # an answer to somebody else's message, or of somebody else
             node = waiting.pop(number, None)
             if node is not None:
-                yield _read(node, message)
+                yield replace(_read(node, message), seconds=time.monotonic() - begin)
         if time.monotonic() >= end:
             break
         if waiting:
-            time.sleep(_PAUSE)
+            time.sleep(min(_PAUSE, max(_FIRST_PAUSE, (time.monotonic() - begin) / 10)))
     for node in waiting.values():
         yield Reply(node, None, f"no answer within {seconds:.0f} s")
 

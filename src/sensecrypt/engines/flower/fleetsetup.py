@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.config import RunConfig
+from sensecrypt.engines.budgets import measures_bandwidth
 from sensecrypt.engines.clock import SETUP
 from sensecrypt.engines.flower.checkpoint import FleetState, begin_attempt
 from sensecrypt.engines.flower.exchange import ask
@@ -20,12 +20,13 @@ from sensecrypt.engines.flower.partedsum import PartedSum
 from sensecrypt.engines.flower.roster import Roster
 from sensecrypt.engines.flower.settings import Settings
 from sensecrypt.engines.flower.wire import unpack
+from sensecrypt.engines.grouping import group_clients
+from sensecrypt.engines.noise import noise_facts
 from sensecrypt.engines.notes import grow
 from sensecrypt.engines.outcome import Record
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.policies import get_policy
 from sensecrypt.protocol.round import Round
-from sensecrypt.rng import derive_rng
 
 _PAUSE = 2.0
 _SAME = "give all the same code, model and seed"
@@ -59,15 +60,19 @@ def cluster_fleet(roster: Roster, settings: Settings) -> tuple[FleetState, RunCo
     here = np.array(list(agreeing))
     samples[here] = [each.samples for each in agreeing.values()]
     labels[here], why, rows = 0, "clustering is off", np.zeros((count, 0))
-    if config.clustering == "auto":
+    if config.clustering != "none":
         described = np.array([each.row for each in agreeing.values()])
-        rng, least = derive_rng(config.seed, "clustering"), max(2, config.min_contributors)
-        clusters = cluster_clients(described, random_state=rng, min_size=least)
+        clusters = group_clients(described, config)
         labels[here], why = clusters.labels, clusters.why
+        _LOG.info("%d cluster(s): %s", clusters.count, why)
         rows = np.zeros((count, described.shape[1]))
         rows[here] = described
     latest = np.full((int(labels.max()) + 1, 2), -1, dtype=np.int64)
-    state = FleetState(SETUP, why, size, initial, labels, samples, rows, latest)
+    bandwidths = None
+    if measures_bandwidth(config):
+        bandwidths = np.full(count, np.nan)
+        bandwidths[here] = [roster.bandwidths[client] for client in agreeing]
+    state = FleetState(SETUP, why, size, initial, labels, samples, rows, latest, bandwidths)
     return state, _with_devices(config, agreeing)
 
 
@@ -101,6 +106,8 @@ def place_newcomers(roster: Roster, state: FleetState) -> list[int]:
         centres = [state.rows[state.members(cluster)].mean(axis=0) for cluster in range(state.clusters)]
         nearest = int(np.argmin([np.linalg.norm(centre - each.row) for centre in centres]))
         state.labels[client], state.samples[client], state.rows[client] = nearest, each.samples, each.row
+        if state.bandwidths is not None:
+            state.bandwidths[client] = roster.bandwidths[client]
         placed.append(client)
     return placed
 
@@ -110,6 +117,11 @@ def first_orders(aggregator: Aggregator, state: FleetState) -> list[Record]:
     state.next_round = 0
     config = aggregator.config
     facts = {client: {"bytes_up": 0, "bytes_down": 0, **told} for client, told in aggregator.roster.facts.items()}
+    for client, record in facts.items():
+        if state.labels[client] >= 0:
+            record |= noise_facts(config, int(state.samples[client]))
+        if client in state.measured:
+            record["measured_bandwidth"] = state.measured[client]
     servers: list[Record] = []
     if config.layout == "prefix" and get_policy(config.policy).ranks_by is not None:
         servers = _rank(aggregator, state, facts)
@@ -194,7 +206,7 @@ def _with_devices(config: RunConfig, enrolments: dict[int, Enrolment]) -> RunCon
     if all(each.cpus is None and each.bandwidth is None for each in enrolments.values()):
         return config
     devices = config.devices(0)
-    cpus, bandwidths = [device.speed for device in devices], [device.bandwidth for device in devices]
+    cpus, bandwidths = [device.cpus for device in devices], [device.bandwidth for device in devices]
     for client, each in enrolments.items():
         cpus[client] = cpus[client] if each.cpus is None else each.cpus
         bandwidths[client] = bandwidths[client] if each.bandwidth is None else each.bandwidth

@@ -7,10 +7,12 @@ aggregator come only addresses of rounds, a budget, and whether to send sensitiv
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 
 import numpy as np
 
+from sensecrypt import checks
 from sensecrypt.config import RunConfig
 from sensecrypt.engines.flower.diary import Diary
 from sensecrypt.engines.flower.messages import Assignment, Enrolment, facts_to_bytes
@@ -19,22 +21,35 @@ from sensecrypt.engines.flower.proof import Statement, prove
 from sensecrypt.engines.flower.settings import Settings
 from sensecrypt.engines.flower.wire import Parts
 from sensecrypt.engines.meter import Meter, MeteredKey
+from sensecrypt.engines.noise import noise_is_on
 from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.parties import always_of
 from sensecrypt.engines.problem import Share
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.training import Fit, accuracy_on
-from sensecrypt.engines.work import Done, Task, Vector, World, describe_data, play_round, seal_ranking
+from sensecrypt.engines.work import (
+    Done,
+    Facts,
+    Task,
+    Vector,
+    World,
+    clustering_gains,
+    describe_gains,
+    play_round,
+    seal_ranking,
+)
 from sensecrypt.errors import Rejected
 from sensecrypt.files import make_folder
 from sensecrypt.models import get_vector, layout, set_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.protocol.client import read_model
+from sensecrypt.protocol.envelope import seal, unseal_any
 from sensecrypt.protocol.round import Round
 from sensecrypt.services.dkms.addresses import Place
 from sensecrypt.services.dkms.client import DkmsClient
 
 Load = Callable[[RunConfig, int], Share]
+_NOISED = "noised.safetensors"  # what this client sends for clustering, where noise is added
 
 
 class Member:
@@ -60,11 +75,11 @@ class Member:
     def enrol(self, statement: Statement, sketch_seed: bytes) -> Parts:
         """Prove who this is, and describe its data for clustering: by a sketch that the key service turns."""
         config, row, facts = self._settings.config, np.empty(0), {}
-        if config.clustering == "auto":
+        if config.clustering != "none":
             if config.sensitivities == "clear" and not self._party.clear_sensitivities:
                 raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
             seed = sketch_seed if config.sensitivities == "sketch" else None
-            described = describe_data(self._world, self.client, self._initial, seed)
+            described = describe_gains(*self._gains(), seed)
             row, facts = described.row, described.facts
             if seed is not None:
                 row = self._dkms.turn_sketch(self._settings.run, row)
@@ -78,6 +93,23 @@ class Member:
         )
         proof = prove(statement, certificate=self._party.certificate, key=self._party.key)
         return {"proof": proof, "enrolment": enrolment.to_bytes(), "facts": facts_to_bytes(facts)}
+
+    def _gains(self) -> tuple[checks.FloatVector, Facts]:
+        """This client's sensitivities for clustering; noise is added once per run, whoever asks how often.
+
+        Who saw the same vector under fresh noise again and again could average the noise away. So what was noised is
+        kept, and sent again.
+        """
+        folder = RunFolder(self._party.state / self._settings.run)
+        path = folder.path / _NOISED
+        if path.exists():
+            header, tensors = unseal_any(path.read_bytes(), "noised")
+            return tensors["gains"], json.loads(header["facts"])
+        gains, facts = clustering_gains(self._world, self.client, self._initial)
+        if noise_is_on(self._settings.config):
+            make_folder(folder.path)
+            folder.write(_NOISED, seal("noised", {"facts": json.dumps(facts)}, {"gains": gains}))
+        return gains, facts
 
     def rank(self, assignment: Assignment) -> Parts:
         """Sensitivities of the initial model, encrypted."""

@@ -19,6 +19,7 @@ from sensecrypt.errors import Rejected, SenseCryptError
 
 _LOG = logging.getLogger("sensecrypt.fleet")
 _PARTS = {"proof", "enrolment", "facts"}
+_LEAST_SECONDS = 1e-3  # of a delay: no clock tells shorter ones apart
 
 
 class Roster:
@@ -34,6 +35,7 @@ class Roster:
         self._dismissed: set[int] = set()
         self.enrolments: dict[int, Enrolment] = {}
         self.facts: dict[int, Record] = {}
+        self.bandwidths: dict[int, float] = {}  # megabytes per second of each client's first answer
 
     def nodes(self) -> dict[int, int]:
         """The node of every client that is there now."""
@@ -96,4 +98,6 @@ class Roster:
             del self._clients[other]  # it came back as another node
         self._clients[reply.node] = client
         self.enrolments[client], self.facts[client] = enrolment, facts
+        sent = sum(map(len, parts.values()))
+        self.bandwidths.setdefault(client, sent / 1e6 / max(reply.seconds, _LEAST_SECONDS))
         _LOG.info("client %d (%s) is there, as node %d", client, name, reply.node)

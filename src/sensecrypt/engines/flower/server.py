@@ -105,13 +105,13 @@ def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder
         records = first_orders(aggregator, state)
         dismiss_found(aggregator, state)
         end_round(aggregator, state, records)
-    budgets = Budgets(config, state.labels, state.size)
+    budgets = Budgets(config, state.labels, state.size, state.measured)
     budgets.learn(folder.records())
     dismissed = False
     for number in range(state.next_round, config.rounds):
         roster.look(seconds=min(LOOK_SECONDS, settings.deadline))
         if place_newcomers(roster, state) or dismissed:
-            budgets = Budgets(config, state.labels, state.size)
+            budgets = Budgets(config, state.labels, state.size, state.measured)
             budgets.learn(folder.records())
         allowed, refresh = budgets.of_round(number), _is_refresh(aggregator, number)
         records = play_round(aggregator, state, number, allowed, refresh=refresh)

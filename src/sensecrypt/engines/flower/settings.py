@@ -63,7 +63,10 @@ def refuse_local_only(config: RunConfig) -> None:
         "key_mode": config.key_mode if config.key_mode != "dkms" else "",
         "crypto": config.crypto if config.crypto != "real" else "",
         "messages": config.messages if config.messages == "keep" else "",
+        "weighting": config.weighting if config.weighting != "client" else "",
     }
     for setting, value in why.items():
         if value:
-            raise InvalidInput(setting, f"{value} is for one machine", "use sensecrypt run, or leave it out in a fleet")
+            instead = "set weighting=client" if setting == "weighting" else "leave it out"  # a preset may set it
+            fix = f"use sensecrypt run, or {instead} in a fleet"
+            raise InvalidInput(setting, f"{value} is for one machine", fix)

@@ -337,8 +337,8 @@ def _infeasible(rows: Rows, network: str, reading: str) -> str:
         return f"some mask meets all constraints for each of {len(every)} clients"
     which = ", ".join(f"{cpus:g}" for cpus in without)
     return (
-        f"no mask meets all constraints for {many} of {len(every)} clients (with {which} CPUs), which then encrypt their "
-        "whole budget"
+        f"no mask meets all constraints for {many} of {len(every)} clients (with {which} CPUs), which then encrypt "
+        "their whole budget"
     )
 
 

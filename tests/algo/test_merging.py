@@ -11,7 +11,9 @@ from sklearn.metrics import pairwise_distances, silhouette_score
 from sensecrypt.algo.merging import join_small, least_separation, mean_silhouette, merge_levels
 
 POINTS = arrays.arrays(np.float64, (12, 3), elements=st.floats(-9, 9).map(lambda number: round(number, 3)))
-LABELS = st.lists(st.integers(0, 4), min_size=12, max_size=12).map(lambda chosen: np.unique(chosen, return_inverse=True)[1])
+LABELS = st.lists(st.integers(0, 4), min_size=12, max_size=12).map(
+    lambda chosen: np.unique(chosen, return_inverse=True)[1]
+)
 
 
 @given(points=POINTS, labels=LABELS)

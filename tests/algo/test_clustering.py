@@ -206,6 +206,12 @@ def test_without_convergence_clusters_are_merged_all_the_same(monkeypatch, label
         assert adjusted_rand_score(truth, found.labels) == 1.0
 
 
+def test_small_groups_in_few_dimensions():
+    rows = np.repeat(np.eye(4), [3, 3, 3, 1], axis=0) + 0.01 * np.random.default_rng(0).standard_normal((10, 4))
+    assert np.bincount(cluster_clients(rows, random_state=0, min_size=1).labels).tolist() == [3, 3, 3, 1]
+    assert sorted(np.bincount(cluster_clients(rows, random_state=0, min_size=3).labels)) == [3, 3, 4]
+
+
 def test_more_damping_is_tried_before_giving_up(monkeypatch):
     used, real = [], clustering._affinity_propagation
 

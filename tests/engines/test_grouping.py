@@ -11,17 +11,18 @@ from sensecrypt.engines.local import run_local
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput
 
-ROWS = np.repeat(np.eye(3), [4, 4, 1], axis=0) + 0.01 * np.random.default_rng(0).standard_normal((9, 3))
+ROWS = np.repeat(np.eye(3), [4, 4, 2], axis=0) + 0.01 * np.random.default_rng(0).standard_normal((10, 3))
 SMALL = {"clients": 7, "partition": "iid", "rounds": 1, "profile": "insecure-test", "workers": 1}
+SMALL |= {"sensitivities": "clear", "min_contributors": 5}  # no random sketch, and any split has a cluster below five
 
 
 def grouped(**settings):
-    return group_clients(ROWS, make_config({"clients": 9, **settings}))
+    return group_clients(ROWS, make_config({"clients": 10, **settings}))
 
 
 def test_each_method_is_the_one_that_was_asked_for():
     assert np.bincount(grouped().labels).min() >= 3
-    assert np.bincount(grouped(clustering="ap", min_contributors=1).labels).tolist() == [4, 4, 1]
+    assert np.bincount(grouped(clustering="ap", min_contributors=1).labels).tolist() == [4, 4, 2]
     k_means = grouped(clustering="k-means", clusters=3, min_contributors=1)
     assert k_means.why.startswith("k-means with k = 3: ")
     assert grouped(clustering="k-means").why.startswith("k-means with k = 2 … 8: ")
@@ -39,7 +40,7 @@ def test_a_cluster_below_min_contributors_is_refused_where_a_key_server_decrypts
 
 def test_fewer_clients_than_configured_may_be_there():
     config = make_config({"clients": 20, "clustering": "k-means", "clusters": 12, "min_contributors": 1})
-    assert group_clients(ROWS, config).labels.size == 9
+    assert group_clients(ROWS, config).labels.size == 10
 
 
 def test_a_run_with_plain_affinity_propagation_is_refused_or_works(tmp_path):

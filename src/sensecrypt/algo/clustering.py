@@ -34,7 +34,8 @@ SILHOUETTE_TOLERANCE = 0.1  # a coarser level that is well apart may score so mu
 LARGE = 20  # members of every cluster, where the separation is to count instead of the silhouette
 SAMPLE = 1000
 MAX_K = 8
-_DAMPING = 0.7, 0.9  # the second where AP does not converge with the first
+# Quantile of the similarities (the preference) and damping: the next where AP does not converge, or finds one cluster.
+_ATTEMPTS = (0.5, 0.7), (0.5, 0.9), (0.9, 0.7)
 _ITERATIONS = 500
 _PLAIN_DAMPING, _PLAIN_ITERATIONS = 0.5, 200  # scikit-learn's defaults
 
@@ -160,10 +161,11 @@ def _merged_affinity_propagation(
     rows: Matrix, distances: Matrix, min_size: int, min_silhouette: float, seed: int
 ) -> _Split:
     """AP's clusters at the median preference, merged to the level with the best silhouette, or nearly so."""
-    preference = float(np.median(-(distances[~np.eye(len(distances), dtype=bool)] ** 2)))
-    for damping in _DAMPING:
+    similarities = -(distances[~np.eye(len(distances), dtype=bool)] ** 2)
+    for quantile, damping in _ATTEMPTS:
+        preference = float(np.quantile(similarities, quantile))
         found, converged = _affinity_propagation(distances, preference, damping, _ITERATIONS, seed)
-        if converged:
+        if converged and found is not None and found.max() > 0:
             break
     note = "" if converged else f", which did not converge in {_ITERATIONS} iterations,"
     if found is None:
@@ -235,7 +237,7 @@ def _extend(rows: Matrix, sample: checks.IntVector, distances: Matrix, split: _S
     Pieces, not clusters: a wide cluster's border can be nearer to another cluster's medoid than to its own.
     """
     medoids = _medoids(distances, split.pieces)
-    labels = split.labels[medoids][_distances(rows, rows[sample[medoids]]).argmin(axis=1)]
+    labels: checks.IntVector = split.labels[medoids][_distances(rows, rows[sample[medoids]]).argmin(axis=1)]
     labels[sample] = split.labels
     return labels
 

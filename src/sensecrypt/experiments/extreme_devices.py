@@ -191,6 +191,8 @@ def _draw_shares(axes: Axes, rows: Rows, network: str, preset: str, devices: Seq
     axes.axhline(100 * LOWEST[network], color="grey", linestyle="--", linewidth=1, label="the paper's lowest")
     axes.set_xticks(at, [f"{cpus:g}" for cpus in clients], fontsize=8)
     axes.set(title=f"{network}: what clients encrypt", yscale="log")
+    axes.set_yticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
+    axes.minorticks_off()
     axes.legend(fontsize=7)
 
 
@@ -249,9 +251,9 @@ def _ratios(rows: Rows, network: str) -> Iterator[Verdict]:
     beyond = f"; a budget of 1/{round(1 / budgets[-1])} allows no {lowest:.1%}" if lowest > budgets[-1] * 1.01 else ""
     yield Verdict(
         f"{network}: the HE ratio falls with the CPUs among clients 1-8, down to {lowest:.1%}",
-        f"{_percents(shares)} (objectives normalised over {_READS[used]}); {_infeasible(rows, network, used)}"
-        f"{beyond}. Reproduced: falls at every step by more than {LEVEL:.0%} of itself and ends within {NEAR:.0%} of {lowest:.1%}; in shape: never "
-        f"rises by more than {LEVEL:.0%} of itself and ends below half of its start",
+        f"{_percents(shares)} (objectives normalised over {_READS[used]}); {_infeasible(rows, network, used)}{beyond}. "
+        f"Reproduced: falls at every step by more than {LEVEL:.0%} of itself and ends within {NEAR:.0%} of "
+        f"{lowest:.1%}; in shape: never rises by more than {LEVEL:.0%} of itself and ends below half of its start",
         outcome,
     )
     words = "; ".join(f"{_READS[reading]}: {_percents(_shares(rows, network, reading))}" for reading in READINGS)

@@ -96,3 +96,16 @@ def test_bench_clustering_shows_a_table():
     output = sensecrypt("bench", "clustering", "--sizes", "20", "--repeats", "1")
     assert "sensecrypt" in output
     assert "1.000" in output
+
+
+def test_bench_clustering_on_real_sketches():
+    arguments = ["bench", "clustering", "--real", "digits", "--sizes", "20", "--repeats", "1", "--json"]
+    report = json.loads(sensecrypt(*arguments, "--partition", "categories:4"))
+    assert report["data"] == "digits, categories:4"
+    assert [(row["clusters"], row["ari"]) for row in report["rows"]] == 3 * [(4, 1.0)]
+    ours, *others = report["rows"]
+    assert ours["ratio"] == 1.0
+    assert all(row["ratio"] == row["seconds"] / ours["seconds"] for row in others)
+    spread = json.loads(sensecrypt(*arguments, "--partition", "dirichlet:0.5"))["rows"]
+    assert [row["ari"] for row in spread] == [None, None]
+    assert "affinity propagation found" in spread[0]["why"]

@@ -36,6 +36,7 @@ def test_a_run_prints_one_object_and_resumes(tmp_path):
 def test_a_run_ends_in_a_table(tmp_path):
     output = sensecrypt("run", "--out", str(tmp_path / "run"), *SMALL)
     assert "after 2 rounds" in output
+    assert "1 cluster, all clients train one model: " in output
     assert "mean accuracy" in output
 
 

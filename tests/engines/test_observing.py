@@ -153,6 +153,8 @@ def test_sensitivities_in_the_clear_are_seen_and_sketches_are_not(runs):
     clear = runs(sensitivities="clear", clustering="auto")
     assert observe_run(clear, number=0, client=0, adversary="aggregator").observation.sensitivity is not None
     assert observe_run(clear, number=0, client=0, adversary="eavesdropper").observation.sensitivity is None
+    by_k_means = runs(sensitivities="clear", clustering="k-means")
+    assert observe_run(by_k_means, number=0, client=0, adversary="aggregator").observation.sensitivity is not None
     sketched = runs(clustering="auto")
     assert observe_run(sketched, number=0, client=0, adversary="aggregator").observation.sensitivity is None
 

@@ -27,16 +27,17 @@ def outcomes(found):
 
 
 def test_rising_masks_and_static_times():
-    assert outcomes(rows()) == ["reproduced", "reproduced", "beyond", "beyond"]
+    assert outcomes(rows()) == ["reproduced"] * 4 + ["beyond"]
 
 
 @pytest.mark.parametrize(
     ("method", "means", "place", "then"),
     [
         ("MaskCrypt", FLAT, 0, "not reproduced"),
-        ("SenseCrypt", (5.0, 6.0, 7.0, 9.0), 1, "reproduced in shape"),
+        ("SenseCrypt", (5.0, 6.0, 6.5, 7.0), 1, "reproduced in shape"),
+        ("SenseCrypt", (5.0, 6.0, 7.0, 9.0), 1, "not reproduced"),
         ("SenseCrypt", (5.0, 6.0, 7.0, 19.0), 1, "not reproduced"),
-        ("our default", (5.0, 6.0, 7.0, 19.0), 3, "not reproduced"),
+        ("our default", (5.0, 6.0, 7.0, 19.0), 4, "not reproduced"),
     ],
 )
 def test_another_course_flips_the_outcome(method, means, place, then):

@@ -31,10 +31,11 @@ Method = Literal["auto", "ap", "k-means"]
 MIN_SILHOUETTE = 0.35
 MIN_SEPARATION = 6.0  # standard deviations; parts of one group of measured clients are up to 5.6 apart
 SILHOUETTE_TOLERANCE = 0.1  # a coarser level that is well apart may score so much less than the best
-LARGE = 30  # members of every cluster, where the separation is to count instead of the silhouette
+LARGE = 20  # members of every cluster, where the separation is to count instead of the silhouette
 SAMPLE = 1000
 MAX_K = 8
-_DAMPING = 0.7, 0.9  # the second where AP does not converge with the first
+# Quantile of the similarities (the preference) and damping: the next where AP does not converge, or finds one cluster.
+_ATTEMPTS = (0.5, 0.7), (0.5, 0.9), (0.9, 0.7)
 _ITERATIONS = 500
 _PLAIN_DAMPING, _PLAIN_ITERATIONS = 0.5, 200  # scikit-learn's defaults
 
@@ -75,7 +76,7 @@ def cluster_clients(
         vectors: one row per client.
         random_state: seed of AP's tie-breaking, of K-means, and of the sample below.
         min_size: smaller clusters join the nearest; not with `ap`.
-        min_silhouette: a split that scores less is no structure: one cluster, unless all clusters have 30 members and
+        min_silhouette: a split that scores less is no structure: one cluster, unless all clusters have 20 members and
             are 6 standard deviations apart, on the sample below; not with `ap`, nor with `k`.
         method: `auto`: AP, its clusters merged to the best silhouette; `ap`: AP alone with scikit-learn's defaults, as
             the paper has it; `k-means`: the comparison method of Appendix G.
@@ -108,7 +109,7 @@ def cluster_clients(
     split = (
         _k_means(rows[sample], distances, k, min_size, seed)
         if method == "k-means"
-        else _merged_affinity_propagation(rows[sample], distances, min_size, seed)
+        else _merged_affinity_propagation(rows[sample], distances, min_size, min_silhouette, seed)
     )
     why = split.tried + (f", on a sample of {SAMPLE:,} of {clients:,} clients" if clients > SAMPLE else "")
     if split.labels.max() == 0:
@@ -156,12 +157,15 @@ def _plain_affinity_propagation(rows: Matrix, seed: int) -> Clusters:
     return _clusters(_medoids(distances, labels), labels, silhouette, why)
 
 
-def _merged_affinity_propagation(rows: Matrix, distances: Matrix, min_size: int, seed: int) -> _Split:
+def _merged_affinity_propagation(
+    rows: Matrix, distances: Matrix, min_size: int, min_silhouette: float, seed: int
+) -> _Split:
     """AP's clusters at the median preference, merged to the level with the best silhouette, or nearly so."""
-    preference = float(np.median(-(distances[~np.eye(len(distances), dtype=bool)] ** 2)))
-    for damping in _DAMPING:
+    similarities = -(distances[~np.eye(len(distances), dtype=bool)] ** 2)
+    for quantile, damping in _ATTEMPTS:
+        preference = float(np.quantile(similarities, quantile))
         found, converged = _affinity_propagation(distances, preference, damping, _ITERATIONS, seed)
-        if converged:
+        if converged and found is not None and found.max() > 0:
             break
     note = "" if converged else f", which did not converge in {_ITERATIONS} iterations,"
     if found is None:
@@ -180,7 +184,8 @@ def _merged_affinity_propagation(rows: Matrix, distances: Matrix, min_size: int,
         if labels.max() > finest.max() or silhouette < best - SILHOUETTE_TOLERANCE:
             continue
         apart = least_separation(rows, labels)
-        if MIN_SEPARATION <= apart < np.inf:
+        enough = silhouette >= min_silhouette or np.bincount(labels).min() >= LARGE
+        if MIN_SEPARATION <= apart < np.inf and enough:
             tried += f"; {labels.max() + 1} clusters are at least {apart:.1f} standard deviations apart"
             return _Split(labels, silhouette, apart, pieces, tried)
         if apart == np.inf and labels.max() == finest.max():
@@ -199,7 +204,7 @@ def _affinity_propagation(
         affinity="precomputed", preference=preference, damping=damping, max_iter=iterations, random_state=seed
     )
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
+        warnings.simplefilter("always")  # of one or two clients, too: "arbitrary cluster centers"
         labels = np.asarray(model.fit(-(distances**2)).labels_, dtype=np.int64)
     converged = not any(issubclass(each.category, ConvergenceWarning) for each in caught)
     return (labels if labels.min() >= 0 else None), converged
@@ -232,7 +237,7 @@ def _extend(rows: Matrix, sample: checks.IntVector, distances: Matrix, split: _S
     Pieces, not clusters: a wide cluster's border can be nearer to another cluster's medoid than to its own.
     """
     medoids = _medoids(distances, split.pieces)
-    labels = split.labels[medoids][_distances(rows, rows[sample[medoids]]).argmin(axis=1)]
+    labels: checks.IntVector = split.labels[medoids][_distances(rows, rows[sample[medoids]]).argmin(axis=1)]
     labels[sample] = split.labels
     return labels
 

@@ -218,7 +218,7 @@ def _round_row(time: RoundTime, result: Result) -> dict[str, Any]:
 def _timeline(time: RoundTime, config: RunConfig) -> list[dict[str, Any]]:
     """What each client did in a round, in seconds of its own."""
     devices = config.devices(time.number)
-    steps = ("train", "select", "encrypt", "upload", "wait")
+    steps = ("train", "select", "encrypt", "upload", "wait", "download", "decrypt")
     return [
         {"client": client, "cpus": devices[client].cpus, **{step: getattr(each, step) for step in steps}}
         for client, each in time.clients.items()

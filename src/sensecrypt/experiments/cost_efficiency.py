@@ -21,10 +21,12 @@ SCENARIO = "cost-efficiency"
 METHODS = {
     "MaskCrypt": "maskcrypt@paper",
     "SenseCrypt": "sensecrypt@paper",
-    "SenseCrypt, whole budget": "sensecrypt@paper+objective=protect",
+    "SenseCrypt, feasible": "sensecrypt@paper+normalise=feasible",
+    "SenseCrypt, all": "sensecrypt@paper+normalise=all",
     "our default": "sensecrypt",
 }
 STATIC = 1.25  # times the first round's that counts as nearly static
+NEARLY = 1.5  # … and as its shape
 RISING = 1.5  # times the first round's that counts as a significant rise
 _SECONDS = {"cifar-10": (55.0, 90.0), "fashion-mnist": (6.0, 35.0)}  # an epoch of four rounds; everything else
 
@@ -115,18 +117,19 @@ def _still(dataset: str, courses: dict[str, Rows], name: str) -> Verdict:
     course = courses[name]
     growth, slowest = _growth(course), course[-1]["max"] / course[0]["max"]
     still = max(growth, slowest) < STATIC
-    less = max(growth, slowest) < _growth(courses["MaskCrypt"])
-    own = name != "SenseCrypt"
+    less = max(growth, slowest) < NEARLY
+    own = name == "our default"
     says = {
         "SenseCrypt": "SenseCrypt's times remain nearly static",
-        "SenseCrypt, whole budget": "ours: and if clients spend their whole budgets (objective protect)?",
+        "SenseCrypt, feasible": "the same, were the objectives normalised over feasible masks",
+        "SenseCrypt, all": "the same, were the objectives normalised over all masks",
         "our default": "ours: and under our default, which keeps to a deadline?",
     }[name]
     return Verdict(
         f"{dataset}: {says}",
         f"mean {_means(course)}: {growth:.2f} times, slowest {slowest:.2f} times; who encrypts least encrypts "
         f"{course[0]['encrypted_share_min']:.0%} in the first round and {course[-1]['encrypted_share_min']:.0%} in the "
-        f"last",
+        f"last; static: at most {STATIC} times, in shape: {NEARLY}",
         ("beyond" if own else "reproduced") if still else "reproduced in shape" if less else "not reproduced",
     )
 

@@ -16,6 +16,8 @@ from sensecrypt.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SIMILAR = 1.25  # times the fastest client's time
+
 
 def cells(spec: Spec) -> list[Cell]:
     """One comparison: the training is the same for every budget."""
@@ -28,7 +30,8 @@ def _measure(spec: Spec, folder: Path) -> list[Row]:
     settings = scenario_settings("imbalance", spec["dataset"], explicit)
     report = compare("imbalance", parse_contestants(text, "paper"), settings, folder, resume=True)
     return [
-        {"budget": budget, "client": client["client"] + 1, "cpus": client["cpus"], "he_seconds": client["encrypt"]}
+        {"budget": budget, "client": client["client"] + 1, "cpus": client["cpus"]}
+        | {"he_seconds": client["encrypt"] + client["decrypt"]}
         for budget, row in zip(spec["budgets"], report["rows"], strict=True)
         for client in row["timeline"]
     ]
@@ -54,7 +57,14 @@ def judge(rows: Rows) -> list[Verdict]:
     fast, slow = (end(row["client"] for row in rows) for end in (min, max))
     first, last = (seconds[high, client] / seconds[low, client] for client in (fast, slow))
     gap_low, gap_high = (seconds[budget, slow] - seconds[budget, fast] for budget in (low, high))
+    apart = seconds[low, slow] / seconds[low, fast]
     return [
+        Verdict(
+            "at 10 % the clients' HE times are not significantly different",
+            f"client {slow} takes {apart:.1f} times client {fast}'s time at {low:.0%}: work is divided by CPUs; "
+            f"similar: at most {SIMILAR:g} times, in shape: at most 2",
+            "reproduced" if apart <= SIMILAR else "reproduced in shape" if apart <= 2 else "not reproduced",
+        ),
         Verdict(
             "10 % to 90 %: the slowest client's HE time rises more than 10 times, the fastest's less than 5 times",
             f"{first:.1f} times (client {fast}) and {last:.1f} times (client {slow}): work is proportional to the mask "
@@ -63,7 +73,8 @@ def judge(rows: Rows) -> list[Verdict]:
         ),
         Verdict(
             "the larger the mask, the longer everybody waits for the slowest",
-            f"slowest minus fastest: {gap_low:.0f} s at {low:.0%}, {gap_high:.0f} s at {high:.0%}",
+            f"slowest minus fastest: {gap_low:.0f} s at {low:.0%}, {gap_high:.0f} s at {high:.0%}; reproduced: twice "
+            "as long",
             "reproduced" if gap_high > 2 * gap_low else "not reproduced",
         ),
     ]

@@ -36,6 +36,7 @@ def local_models(tmp_path, **settings):
         {"layout": "blocks"},
         {"rounds": 3, "order_refresh": 1},
         {"clustering": "auto", "clients": 6, "partition": "categories:2", "budget": "deadline"},
+        {"clustering": "k-means", "clusters": 2, "clients": 6, "partition": "categories:2"},
     ],
     ids=lambda settings: "-".join(map(str, settings.values())) or "default",
 )

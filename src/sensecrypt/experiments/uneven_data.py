@@ -113,8 +113,9 @@ def draw(rows: Rows) -> Figure:
             }
             ranges(axes, [_called(kind) for kind in kinds], series, ylabel=label)
             what = "the paper's attacker" if place < len(cases) else "stronger attackers"
-            axes.set(title=f"{_name(case)}: {what}", ylim=(0, 1.5), yticks=np.linspace(0, 1, 6))
-            axes.title.set_fontsize(9)
+            network, _, reading = _name(case).rpartition("; ")
+            axes.set(ylim=(0, 1.5), yticks=np.linspace(0, 1, 6))
+            axes.set_title(f"{network}: {what}\n{reading}", fontsize=9)
             axes.legend(fontsize=7, ncols=2, loc="upper left")
     return figure
 
@@ -228,7 +229,7 @@ def _of(rows: Rows, case: tuple[str, str]) -> Rows:
 def _name(case: tuple[str, str]) -> str:
     kind, steps = _read(case[1])
     batch = "the batch is all that a client has" if kind == "whole" else "batches of a client's part of the data set"
-    return f"{case[0]}, {batch}, {steps} step{'s' * (steps > 1)} per round"
+    return f"{case[0]}; {batch}, {steps} step{'s' * (steps > 1)} per round"
 
 
 def _kinds(rows: Rows) -> list[str]:

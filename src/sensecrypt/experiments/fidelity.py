@@ -14,7 +14,7 @@ from typing import Any
 from sensecrypt.errors import InvalidInput
 from sensecrypt.experiments.fidelity_rows import PaperRow, Written, preset_values, read_written
 from sensecrypt.experiments.item import Item, Verdict
-from sensecrypt.experiments.saved import ROWS, Saved, judge, read_rows
+from sensecrypt.experiments.saved import ROWS, judge, read_rows
 from sensecrypt.experiments.specs import common_differs, read_spec
 
 RESULTS = "results.md"
@@ -37,12 +37,20 @@ is smaller. †: measured with earlier settings, or before {since}, when preset 
 
 @dataclass(frozen=True)
 class _Measured:
-    """An item's rows, what they say, and whether today's settings would measure the same."""
+    """An item's rows and what they say.
+
+    Attributes:
+        item: the item.
+        verdicts: its own.
+        size: in what the rows are smaller than the paper's.
+        other: in what else they differ.
+        earlier: whether they were measured with settings other than today's.
+    """
 
     item: Item
-    saved: Saved
     verdicts: list[Verdict]
     size: list[str]
+    other: list[str]
     earlier: bool
 
 
@@ -81,11 +89,18 @@ def _measured(item: Item, results: Path, written: Written, specs: Path | None) -
         return None
     saved = read_rows(results / item.id)
     spec = read_spec(item.id, saved.scale, {}, folder=specs)
-    common = common_differs(item.id, folder=specs)
     earlier = (saved.settings, tuple(saved.differs)) != (spec.settings, spec.differs)
     earlier |= item.id in written.preset_items and saved.day < written.preset_since
-    size = [each for each in saved.differs if each not in common]
-    return _Measured(item, saved, judge(item, saved), size, earlier)
+    common = common_differs(item.id, folder=specs)
+    if len(saved.differs) == len(spec.differs):  # notes that hold at every scale come first, even if reworded since
+        common = tuple(saved.differs[: len(common)])
+    size = [note for note in saved.differs if _is_size(note, note in common, written)]
+    return _Measured(item, judge(item, saved), size, [note for note in saved.differs if note not in size], earlier)
+
+
+def _is_size(note: str, common: bool, written: Written) -> bool:
+    exceptions = written.size_notes if common else written.other_notes
+    return common == any(part in note for part in exceptions)
 
 
 def _line(row: PaperRow, known: Mapping[str, _Measured | None]) -> tuple[str, str, set[tuple[str, str]]]:
@@ -95,7 +110,12 @@ def _line(row: PaperRow, known: Mapping[str, _Measured | None]) -> tuple[str, st
             raise InvalidInput(row.name, f"names item {name!r}, which is not there", f"choose one of {', '.join(known)}")
     source = known.get(row.item or row.runs)
     found = _matching(row, source) if row.item and source is not None else []
-    if not row.item:
+    if row.verdict == "item" and source is not None:
+        outcome = "differs" if source.other else "same"
+        verdict = f"**{outcome}**" + (": " + "; ".join(source.other) if source.other else "")
+    elif row.verdict == "item":
+        outcome, verdict = UNMEASURED, f"**not run**: `{row.runs}` is not measured yet"
+    elif not row.item:
         outcome, words = row.verdict, _WORDS.get(row.verdict, row.verdict)
         verdict = f"**{words}**" + (f": {row.why}" if row.why else "")
     elif source is None:

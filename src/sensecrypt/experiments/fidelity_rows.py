@@ -4,7 +4,8 @@ A row says where in the paper it stands and what it says (`paper`, `says`); wher
 must exist); what preset `paper` does (`settings`, whose values are read from the configuration, `values`, the same
 beside the paper's own, and `preset`, words); where it ran (`item` or `runs`, an item of `sensecrypt reproduce`; or
 `not_run`, a reason); and the verdict. That is the item's where an item judges the statement (`claim`, parts of the
-judged sentence); otherwise `verdict`, with its reason (`why`) unless it is `same`.
+judged sentence); otherwise `verdict`, with its reason (`why`) unless it is `same`, or `item`: then the differences that
+the item's settings name are the reason.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from sensecrypt.models import build_model
 from sensecrypt.profiles import get_profile
 from sensecrypt.tomlfile import read_toml, refuse_unknown
 
-ByHand = Literal["same", "reading", "differs", "too little to tell"]
+ByHand = Literal["same", "reading", "differs", "too little to tell", "item"]
 BY_HAND: tuple[ByHand, ...] = get_args(ByHand)
 PACKAGE = "sensecrypt"
+_LISTS = ("preset_items", "size_notes", "other_notes")
 
 
 @dataclass(frozen=True)
@@ -90,11 +92,15 @@ class Written:
         parts: in the order of the page.
         preset_since: the day since which preset `paper` has its present values.
         preset_items: the items that run it.
+        size_notes: parts of items' notes that are about size, although they hold at every scale.
+        other_notes: parts of items' notes that are not about size, although they stand at a scale.
     """
 
     parts: tuple[Part, ...]
     preset_since: str
     preset_items: tuple[str, ...]
+    size_notes: tuple[str, ...]
+    other_notes: tuple[str, ...]
 
     @property
     def rows(self) -> list[PaperRow]:
@@ -105,12 +111,13 @@ class Written:
 def read_written(path: Path) -> Written:
     """The rows of a file, each checked."""
     table = read_toml(path, otherwise="write it beside the page", example='[[part.row]]\npaper = "Eq. 2"')
-    refuse_unknown(table, ("preset_since", "preset_items", "part"), path.name)
+    refuse_unknown(table, ("preset_since", *_LISTS, "part"), path.name)
     parts = []
     for part in table.get("part", ()):
         refuse_unknown(part, ("title", "row"), "a part")
         parts.append(Part(str(part.get("title", "")), tuple(_row(each) for each in part.get("row", ()))))
-    return Written(tuple(parts), str(table.get("preset_since", "")), tuple(table.get("preset_items", ())))
+    items = (tuple(table.get(key, ())) for key in _LISTS)
+    return Written(tuple(parts), str(table.get("preset_since", "")), *items)
 
 
 def _row(table: dict[str, Any]) -> PaperRow:
@@ -144,7 +151,9 @@ def _check_verdict(row: PaperRow) -> None:
         return
     if row.verdict not in BY_HAND:
         raise InvalidInput(row.name, f"has verdict {row.verdict!r}", f"choose one of {', '.join(BY_HAND)}")
-    if row.verdict != "same" and not row.why:
+    if row.verdict == "item" and not row.runs:
+        raise InvalidInput(row.name, "leaves the verdict to an item, and names none", "give the item in `runs`")
+    if row.verdict not in ("same", "item") and not row.why:
         raise InvalidInput(row.name, f"is {row.verdict!r} without a reason", "give it in `why`")
 
 

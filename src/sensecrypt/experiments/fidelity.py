@@ -18,8 +18,9 @@ from sensecrypt.experiments.saved import ROWS, judge, read_rows
 from sensecrypt.experiments.specs import common_differs, read_spec
 
 RESULTS = "results.md"
-MIXED, UNMEASURED = "mixed", "not run"
-_WORDS = {"reading": "a reading", "differs": "differs"}
+MIXED = "mixed"
+_WORDS = {"reading": "a reading"}
+_TABLE = ("| in the paper | it says | code | preset `paper` | ran at size | verdict |", "|---|---|---|---|---|---|")
 _HEAD = """# The paper, line by line
 
 Every equation, algorithm line, setting, figure, table and checkable statement of the paper: where it is in the code,
@@ -30,17 +31,20 @@ of the [results](results.md), and a row that names code that is not there is an 
 *Same*: as the paper has it. *A reading*: the paper leaves it open; the reason says who or what chose. *Differs*: with
 its reason. *Reproduced*, *reproduced in shape*, *not reproduced*, *beyond*: as in the results, by criteria in code.
 *Too little to tell*: no verdict, with its reason. *Mixed*: judged for several networks or data sets, with different
-outcomes. *Size*: "yes" is as many clients, rounds, samples and parameters as the paper has, where it says; otherwise what
-is smaller. †: measured with earlier settings, or before {since}, when preset `paper` got its present values.
+outcomes. *Ran at size*: "yes" is with as many clients, rounds, samples and parameters as the paper has, where it says;
+otherwise what is smaller. In items, preset `paper` charges python-paillier's measured cost instead of encrypting
+([decision 7](decisions/0007-the-device-clock.md)). †: measured with earlier settings, or before {since}, when preset
+`paper` got its present values.
 """
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """An item's rows and what they say.
+    """An item, its rows and what they say.
 
     Attributes:
         item: the item.
+        ran: whether there are rows.
         verdicts: its own.
         size: in what the rows are smaller than the paper's.
         other: in what else they differ.
@@ -48,10 +52,11 @@ class _Measured:
     """
 
     item: Item
-    verdicts: list[Verdict]
-    size: list[str]
-    other: list[str]
-    earlier: bool
+    ran: bool = False
+    verdicts: Sequence[Verdict] = ()
+    size: Sequence[str] = ()
+    other: Sequence[str] = ()
+    earlier: bool = False
 
 
 def write_fidelity(items: Sequence[Item], results: Path, page: Path, *, specs: Path | None = None) -> str:
@@ -81,12 +86,9 @@ def write_fidelity(items: Sequence[Item], results: Path, page: Path, *, specs: P
     return "\n".join([head, *_counts(outcomes), *lines]) + "\n"
 
 
-_TABLE = ("| in the paper | it says | code | preset `paper` | ran at size | verdict |", "|---|---|---|---|---|---|")
-
-
-def _measured(item: Item, results: Path, written: Written, specs: Path | None) -> _Measured | None:
+def _measured(item: Item, results: Path, written: Written, specs: Path | None) -> _Measured:
     if not (results / item.id / ROWS).exists():
-        return None
+        return _Measured(item)
     saved = read_rows(results / item.id)
     spec = read_spec(item.id, saved.scale, {}, folder=specs)
     earlier = (saved.settings, tuple(saved.differs)) != (spec.settings, spec.differs)
@@ -95,7 +97,9 @@ def _measured(item: Item, results: Path, written: Written, specs: Path | None) -
     if len(saved.differs) == len(spec.differs):  # notes that hold at every scale come first, even if reworded since
         common = tuple(saved.differs[: len(common)])
     size = [note for note in saved.differs if _is_size(note, note in common, written)]
-    return _Measured(item, judge(item, saved), size, [note for note in saved.differs if note not in size], earlier)
+    return _Measured(
+        item, True, judge(item, saved), size, [note for note in saved.differs if note not in size], earlier
+    )
 
 
 def _is_size(note: str, common: bool, written: Written) -> bool:
@@ -103,35 +107,34 @@ def _is_size(note: str, common: bool, written: Written) -> bool:
     return common == any(part in note for part in exceptions)
 
 
-def _line(row: PaperRow, known: Mapping[str, _Measured | None]) -> tuple[str, str, set[tuple[str, str]]]:
+def _line(row: PaperRow, known: Mapping[str, _Measured]) -> tuple[str, str, set[tuple[str, str]]]:
     """A row of the table, its outcome in one word, and the judged sentences that it shows."""
     for name in filter(None, (row.item, row.runs)):
         if name not in known:
-            raise InvalidInput(row.name, f"names item {name!r}, which is not there", f"choose one of {', '.join(known)}")
+            raise InvalidInput(
+                row.name, f"names item {name!r}, which is not there", f"choose one of {', '.join(known)}"
+            )
     source = known.get(row.item or row.runs)
-    found = _matching(row, source) if row.item and source is not None else []
-    if row.verdict == "item" and source is not None:
-        outcome = "differs" if source.other else "same"
-        verdict = f"**{outcome}**" + (": " + "; ".join(source.other) if source.other else "")
-    elif row.verdict == "item":
-        outcome, verdict = UNMEASURED, f"**not run**: `{row.runs}` is not measured yet"
-    elif not row.item:
-        outcome, words = row.verdict, _WORDS.get(row.verdict, row.verdict)
-        verdict = f"**{words}**" + (f": {row.why}" if row.why else "")
-    elif source is None:
-        outcome, verdict = UNMEASURED, f"**not run**: `{row.item}` is not measured yet"
-    elif not found:
-        outcome, verdict = "too little to tell", f"**too little to tell**: {row.unjudged}"
-    else:
-        outcome, verdict = _outcome(found)
-        verdict += f" ([{row.item}]({RESULTS}#{row.item}))"
-    code = row.code
-    if not code and source is not None:
-        code = (_judge_of(source.item),)
-    elif not code:
-        code = (f"experiments:{row.item}",)
+    found = _matching(row, source) if row.item and source is not None and source.ran else []
+    outcome, verdict = _verdict(row, source, found)
+    code = row.code or ((_judge_of(source.item),) if source is not None else ())
     cells = (row.paper, row.says, ", ".join(f"`{each}`" for each in code), _preset(row), _size(row, source), verdict)
     return _cells(cells), outcome, {(row.item, each.says) for each in found}
+
+
+def _verdict(row: PaperRow, source: _Measured | None, found: Sequence[Verdict]) -> tuple[str, str]:
+    """In one word, and as the table has it."""
+    if row.item and found:
+        outcome, words = _outcome(found)
+        return outcome, f"{words} ([{row.item}]({RESULTS}#{row.item}))"
+    outcome, why = row.verdict, row.why
+    if source is not None and not source.ran and (row.item or row.verdict == "item"):
+        outcome, why = "not run", f"`{source.item.id}` is not measured yet"
+    elif row.item:
+        outcome, why = "too little to tell", row.unjudged
+    elif row.verdict == "item" and source is not None:
+        outcome, why = ("differs", "; ".join(source.other)) if source.other else ("same", "")
+    return outcome, f"**{_WORDS.get(outcome, outcome)}**" + (f": {why}" if why else "")
 
 
 def _matching(row: PaperRow, source: _Measured) -> list[Verdict]:
@@ -146,7 +149,9 @@ def _matching(row: PaperRow, source: _Measured) -> list[Verdict]:
         raise InvalidInput(row.name, f"has no claim of {row.item} with {row.claim}", f"choose parts of: {theirs}")
     if len({each.says.rpartition(": ")[2] for each in found}) > 1:
         several = "; ".join(each.says for each in found)
-        raise InvalidInput(row.name, f"has several claims of {row.item} ({several})", "add a part that tells them apart")
+        raise InvalidInput(
+            row.name, f"has several claims of {row.item} ({several})", "add a part that tells them apart"
+        )
     return found
 
 
@@ -158,20 +163,23 @@ def _outcome(found: Sequence[Verdict]) -> tuple[str, str]:
     return MIXED, "; ".join(parts)
 
 
-def _unplaced(
-    known: Mapping[str, _Measured | None], written: Written, placed: set[tuple[str, str]]
-) -> list[tuple[str, str]]:
+def _unplaced(known: Mapping[str, _Measured], written: Written, placed: set[tuple[str, str]]) -> list[tuple[str, str]]:
     """What items judge of the paper that no row shows, and items that no row names."""
     named = {name for row in written.rows for name in (row.item, row.runs)}
-    found = []
+    found: list[tuple[str, str]] = []
     for name, source in known.items():
-        if source is None:
-            continue
         for each in source.verdicts:
             of_paper = source.item.place and not _is_ours(each)
             if (of_paper and (name, each.says) not in placed) or (not source.item.place and name not in named):
                 verdict = f"**{each.outcome}** ([{name}]({RESULTS}#{name}))"
-                cells = (source.item.place or "ours", each.says, f"`{_judge_of(source.item)}`", "", _ran(source), verdict)
+                cells = (
+                    source.item.place or "ours",
+                    each.says,
+                    f"`{_judge_of(source.item)}`",
+                    "",
+                    _ran(source),
+                    verdict,
+                )
                 found.append((_cells(cells), each.outcome))
     return found
 
@@ -184,15 +192,16 @@ def _is_ours(verdict: Verdict) -> bool:
 def _size(row: PaperRow, source: _Measured | None) -> str:
     if row.not_run:
         return f"not run: {row.not_run}"
-    if source is None:
+    if source is None or not source.ran:
         return f"not run: `{row.item or row.runs}` is not measured yet"
     if row.unmeasured:
         return f"the paper gives no measurement; ours: {_link(source)}"
-    return _ran(source)
+    return _ran(source, row.ignore)
 
 
-def _ran(source: _Measured) -> str:
-    words = "smaller: " + "; ".join(source.size) if source.size else "yes"
+def _ran(source: _Measured, ignore: Sequence[str] = ()) -> str:
+    size = [note for note in source.size if not any(part in note for part in ignore)]
+    words = "smaller: " + "; ".join(size) if size else "yes"
     return f"{words} ({_link(source)})"
 
 
@@ -202,7 +211,7 @@ def _link(source: _Measured) -> str:
 
 def _preset(row: PaperRow) -> str:
     found = [f"`{name} = {_plain(value)}`" for name, value in preset_values(row).items()]
-    return "; ".join([*found, *([row.preset] if row.preset else [])]) or "–"
+    return "; ".join([*found, *([row.preset] if row.preset else [])])
 
 
 def _plain(value: Any) -> str:

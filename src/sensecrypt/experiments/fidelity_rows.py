@@ -38,7 +38,7 @@ class PaperRow:
         paper: where in the paper.
         says: what it says.
         code: `module:name` within the package, or `module`.
-        settings: names of settings, `profile.NAME` for those of the encryption, `parameters.MODEL` for a network's size.
+        settings: names of settings, `profile.NAME` for those of the encryption, `parameters.MODEL` for networks.
         values: the same with the paper's values.
         scenario: of `sensecrypt compare`, whose settings go above the preset's.
         dataset: likewise.
@@ -48,6 +48,7 @@ class PaperRow:
         unjudged: why no item judges it, where a claim is expected that there may not be yet.
         runs: the item in which it ran, where none judges it.
         not_run: why it did not run.
+        ignore: parts of the item's notes on size that do not concern this row.
         unmeasured: whether the paper gives no measurement of it.
         verdict: where no item judges it.
         why: the reason of that verdict.
@@ -66,6 +67,7 @@ class PaperRow:
     unjudged: str = ""
     runs: str = ""
     not_run: str = ""
+    ignore: tuple[str, ...] = ()
     unmeasured: bool = False
     verdict: str = ""
     why: str = ""
@@ -127,7 +129,7 @@ def _row(table: dict[str, Any]) -> PaperRow:
     for key in ("paper", "says"):
         if not table.get(key):
             raise InvalidInput(where, f"lacks `{key}`", "say where in the paper it stands, and what it says")
-    for key in ("code", "settings", "claim"):
+    for key in ("code", "settings", "claim", "ignore"):
         if key in table:
             table[key] = (table[key],) if isinstance(table[key], str) else tuple(table[key])
     row = PaperRow(**table)
@@ -137,7 +139,7 @@ def _row(table: dict[str, Any]) -> PaperRow:
     for each in row.code:
         check_code(each, row.name)
     if not row.code and not row.item:
-        raise InvalidInput(row.name, "names no code", "give code = [\"module:name\"]")
+        raise InvalidInput(row.name, "names no code", 'give code = ["module:name"]')
     preset_values(row)
     return row
 
@@ -147,7 +149,9 @@ def _check_verdict(row: PaperRow) -> None:
         if not (row.claim and row.item):
             raise InvalidInput(row.name, "has one of item and claim only", "give both, or `runs` and `verdict`")
         if row.verdict or row.why:
-            raise InvalidInput(row.name, "has a verdict by hand, and an item that judges it", "drop `verdict` and `why`")
+            raise InvalidInput(
+                row.name, "has a verdict by hand, and an item that judges it", "drop `verdict` and `why`"
+            )
         return
     if row.verdict not in BY_HAND:
         raise InvalidInput(row.name, f"has verdict {row.verdict!r}", f"choose one of {', '.join(BY_HAND)}")

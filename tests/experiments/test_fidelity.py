@@ -145,6 +145,14 @@ def test_differences_are_the_items_own(tmp_path):
     assert "| yes ([toy](results.md#toy)) |" in page(tmp_path, rows_of({**row, "ignore": '["smaller"]'}))
 
 
+def test_settings_of_an_item_are_compared_with_the_papers(tmp_path):
+    row = {**BY_HAND, "verdict": '"item"', "item_values": "{values = [1, 2, 3]}"}
+    assert "| item: `values = 1, 2, 3` |" in page(tmp_path, rows_of(row))
+    assert "| **same** |" in page(tmp_path, rows_of(row))
+    text = page(tmp_path, rows_of({**row, "item_values": "{values = [4]}"}))
+    assert "| **differs**: `values` is 1, 2, 3, the paper's 4 |" in text
+
+
 def test_rows_of_earlier_settings_are_marked(tmp_path):
     assert "†)" not in page(tmp_path, rows_of(ROW))
     assert "†)" in page(tmp_path, rows_of(ROW), settings={"values": [7]})
@@ -194,6 +202,7 @@ def test_a_claim_that_is_not_judged_yet_has_its_reason(tmp_path):
         ({"code": "[]"}, "names no code"),
         ({"colour": '"blue"'}, "colour"),
         ({"says": '""'}, "lacks `says`"),
+        ({"item_values": "{values = 1}"}, "item_values, and a verdict by hand"),
         ({"runs": '""', "not_run": '"x"', "verdict": '"item"'}, "names none"),
     ],
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class _Measured:
     Attributes:
         item: the item.
         ran: whether there are rows.
+        settings: with which.
         verdicts: its own.
         size: in what the rows are smaller than the paper's.
         other: in what else they differ.
@@ -53,6 +54,7 @@ class _Measured:
 
     item: Item
     ran: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
     verdicts: Sequence[Verdict] = ()
     size: Sequence[str] = ()
     other: Sequence[str] = ()
@@ -97,9 +99,8 @@ def _measured(item: Item, results: Path, written: Written, specs: Path | None) -
     if len(saved.differs) == len(spec.differs):  # notes that hold at every scale come first, even if reworded since
         common = tuple(saved.differs[: len(common)])
     size = [note for note in saved.differs if _is_size(note, note in common, written)]
-    return _Measured(
-        item, True, judge(item, saved), size, [note for note in saved.differs if note not in size], earlier
-    )
+    other = [note for note in saved.differs if note not in size]
+    return _Measured(item, True, saved.settings, judge(item, saved), size, other, earlier)
 
 
 def _is_size(note: str, common: bool, written: Written) -> bool:
@@ -118,7 +119,14 @@ def _line(row: PaperRow, known: Mapping[str, _Measured]) -> tuple[str, str, set[
     found = _matching(row, source) if row.item and source is not None and source.ran else []
     outcome, verdict = _verdict(row, source, found)
     code = row.code or ((_judge_of(source.item),) if source is not None else ())
-    cells = (row.paper, row.says, ", ".join(f"`{each}`" for each in code), _preset(row), _size(row, source), verdict)
+    cells = (
+        row.paper,
+        row.says,
+        ", ".join(f"`{each}`" for each in code),
+        _preset(row, source),
+        _size(row, source),
+        verdict,
+    )
     return _cells(cells), outcome, {(row.item, each.says) for each in found}
 
 
@@ -133,8 +141,20 @@ def _verdict(row: PaperRow, source: _Measured | None, found: Sequence[Verdict]) 
     elif row.item:
         outcome, why = "too little to tell", row.unjudged
     elif row.verdict == "item" and source is not None:
-        outcome, why = ("differs", "; ".join(source.other)) if source.other else ("same", "")
+        differences = _differences(row, source)
+        outcome, why = ("differs", "; ".join(differences)) if differences else ("same", "")
     return outcome, f"**{_WORDS.get(outcome, outcome)}**" + (f": {why}" if why else "")
+
+
+def _differences(row: PaperRow, source: _Measured) -> Sequence[str]:
+    """In what the item's settings are not the paper's."""
+    if not row.item_values:
+        return source.other
+    return [
+        f"`{name}` is {_plain(source.settings.get(name))}, the paper's {_plain(papers)}"
+        for name, papers in row.item_values.items()
+        if source.settings.get(name) != papers
+    ]
 
 
 def _matching(row: PaperRow, source: _Measured) -> list[Verdict]:
@@ -209,15 +229,19 @@ def _link(source: _Measured) -> str:
     return f"[{source.item.id}]({RESULTS}#{source.item.id}){' †' if source.earlier else ''}"
 
 
-def _preset(row: PaperRow) -> str:
+def _preset(row: PaperRow, source: _Measured | None) -> str:
     found = [f"`{name} = {_plain(value)}`" for name, value in preset_values(row).items()]
+    if source is not None and source.ran:
+        found += [f"item: `{name} = {_plain(source.settings.get(name))}`" for name in row.item_values]
     return "; ".join([*found, *([row.preset] if row.preset else [])])
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, list):
         rows = [value] if not any(isinstance(each, list) for each in value) else value
-        return "; ".join(", ".join(f"{each:g}" for each in row) for row in rows)
+        return "; ".join(", ".join(map(_plain, row)) for row in rows)
+    if isinstance(value, float):
+        return f"{value:g}"
     return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
 
 

@@ -4,8 +4,8 @@ A row says where in the paper it stands and what it says (`paper`, `says`); wher
 must exist); what preset `paper` does (`settings`, whose values are read from the configuration, `values`, the same
 beside the paper's own, and `preset`, words); where it ran (`item` or `runs`, an item of `sensecrypt reproduce`; or
 `not_run`, a reason); and the verdict. That is the item's where an item judges the statement (`claim`, parts of the
-judged sentence); otherwise `verdict`, with its reason (`why`) unless it is `same`, or `item`: then the differences that
-the item's settings name are the reason.
+judged sentence); otherwise `verdict`, with its reason (`why`) unless it is `same`, or `item`: then the item's settings
+decide, either those in `item_values` against the paper's, or the differences that they name.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class PaperRow:
         claim: parts of the judged sentence.
         unjudged: why no item judges it, where a claim is expected that there may not be yet.
         runs: the item in which it ran, where none judges it.
+        item_values: settings of that item, with the paper's values.
         not_run: why it did not run.
         ignore: parts of the item's notes on size that do not concern this row.
         unmeasured: whether the paper gives no measurement of it.
@@ -66,6 +67,7 @@ class PaperRow:
     claim: tuple[str, ...] = ()
     unjudged: str = ""
     runs: str = ""
+    item_values: dict[str, Any] = field(default_factory=dict)
     not_run: str = ""
     ignore: tuple[str, ...] = ()
     unmeasured: bool = False
@@ -157,6 +159,8 @@ def _check_verdict(row: PaperRow) -> None:
         raise InvalidInput(row.name, f"has verdict {row.verdict!r}", f"choose one of {', '.join(BY_HAND)}")
     if row.verdict == "item" and not row.runs:
         raise InvalidInput(row.name, "leaves the verdict to an item, and names none", "give the item in `runs`")
+    if row.item_values and row.verdict != "item":
+        raise InvalidInput(row.name, "has item_values, and a verdict by hand", "give verdict item")
     if row.verdict not in ("same", "item") and not row.why:
         raise InvalidInput(row.name, f"is {row.verdict!r} without a reason", "give it in `why`")
 

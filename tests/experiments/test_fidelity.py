@@ -183,6 +183,8 @@ def test_what_no_row_places_is_listed(tmp_path):
 def test_a_claim_that_is_not_judged_yet_has_its_reason(tmp_path):
     row = {**ROW, "claim": '["cubes"]', "unjudged": '"nobody cubed"'}
     assert "**too little to tell**: nobody cubed" in page(tmp_path, rows_of(row))
+    text = page(tmp_path, rows_of({**row, "item": '"cubes"'}))
+    assert "not run: `cubes` is not measured yet | **too little to tell**: nobody cubed" in text
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ from sensecrypt.experiments.saved import PICTURE, ROWS, Saved, draw, judge, read
 
 _HEAD = """# The paper's results, repeated
 
+Every equation, algorithm line and setting as well: [the paper, line by line](fidelity.md).
+
 Made by `make docs` from the rows in `{folder}/`, which `sensecrypt reproduce` measured. Every figure is drawn from its
 rows, every verdict computed from them; none is written by hand. *Reproduced in shape*: the trend is the paper's, the
-size is not. *Beyond*: more than the paper claims, or something it does not have. [The paper, line by line](fidelity.md)
-has every equation, algorithm line and setting as well.
+size is not. *Beyond*: more than the paper claims, or something it does not have.
 
 The criteria are ours, and several were set or changed after quick runs had been seen: what "almost static" means
 (`extreme-devices`, `uneven-data`: made stricter), when an image counts as readable (`reconstruction`: SSIM 0.5, after

@@ -111,7 +111,7 @@ def _is_size(note: str, common: bool, written: Written) -> bool:
 def _line(row: PaperRow, known: Mapping[str, _Measured]) -> tuple[str, str, set[tuple[str, str]]]:
     """A row of the table, its outcome in one word, and the judged sentences that it shows."""
     for name in filter(None, (row.item, row.runs)):
-        if name not in known:
+        if name not in known and not row.unjudged:
             raise InvalidInput(
                 row.name, f"names item {name!r}, which is not there", f"choose one of {', '.join(known)}"
             )

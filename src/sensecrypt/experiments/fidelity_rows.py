@@ -45,7 +45,7 @@ class PaperRow:
         preset: what preset `paper` does, in words.
         item: which judges it.
         claim: parts of the judged sentence.
-        unjudged: why no item judges it, where a claim is expected that there may not be yet.
+        unjudged: why no item judges it, where an item or a claim of it is expected that may not be there yet.
         runs: the item in which it ran, where none judges it.
         item_values: settings of that item, with the paper's values.
         not_run: why it did not run.

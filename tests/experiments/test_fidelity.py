@@ -168,6 +168,12 @@ def test_one_statement_about_several_networks_is_one_row(tmp_path):
     assert "1 rows: 1 mixed." in text
 
 
+def test_one_statement_about_several_methods_is_one_row(tmp_path):
+    both = judging(("it falls (A)", "reproduced"), ("B: it falls (C)", "not reproduced"))
+    text = page(tmp_path, rows_of({**ROW, "claim": '["it falls"]'}), both)
+    assert "A: **reproduced**; B, C: **not reproduced**" in text
+
+
 def test_what_no_row_places_is_listed(tmp_path):
     more = judging(
         ("squares are squares", "reproduced"), ("cubes are cubes", "not reproduced"), ("ours: more?", "beyond")

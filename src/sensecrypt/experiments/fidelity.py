@@ -167,7 +167,7 @@ def _matching(row: PaperRow, source: _Measured) -> list[Verdict]:
     if not found and not row.unjudged:
         theirs = "; ".join(each.says for each in source.verdicts if not _is_ours(each))
         raise InvalidInput(row.name, f"has no claim of {row.item} with {row.claim}", f"choose parts of: {theirs}")
-    if len({each.says.rpartition(": ")[2] for each in found}) > 1:
+    if len({_statement(each)[1] for each in found}) > 1:
         several = "; ".join(each.says for each in found)
         raise InvalidInput(
             row.name, f"has several claims of {row.item} ({several})", "add a part that tells them apart"
@@ -179,8 +179,15 @@ def _outcome(found: Sequence[Verdict]) -> tuple[str, str]:
     outcomes = list(dict.fromkeys(each.outcome for each in found))
     if len(outcomes) == 1:
         return outcomes[0], f"**{outcomes[0]}**"
-    parts = [f"{each.says.rpartition(': ')[0]}: **{each.outcome}**" for each in found]
+    parts = [f"{_statement(each)[0]}: **{each.outcome}**" for each in found]
     return MIXED, "; ".join(parts)
+
+
+def _statement(verdict: Verdict) -> tuple[str, str]:
+    """Of what a judged sentence speaks (a network, a data set, a method), and what it says: "A: it falls (B)"."""
+    subject, _, rest = verdict.says.rpartition(": ")
+    rest, _, method = rest.removesuffix(")").partition(" (") if rest.endswith(")") else (rest, "", "")
+    return ", ".join(filter(None, (subject, method))), rest
 
 
 def _unplaced(known: Mapping[str, _Measured], written: Written, placed: set[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sensecrypt.config import make_config
 from sensecrypt.drawing import style, to_png
 from sensecrypt.experiments import extreme_devices
 from sensecrypt.experiments.extreme_devices import LARGE, READINGS, SMALL, cells, draw, judge
@@ -121,7 +122,15 @@ def test_cells_have_names_of_their_own(scale):
     spec = read_spec("extreme-devices", scale, {}).settings
     names = [cell.name for cell in cells(spec)]
     assert len(set(names)) == len(names) == 1 + spec["runs"] + spec["large_runs"]
-    assert spec["normalise"] in READINGS
+    preset = make_config({"preset": "paper"})
+    assert {key: spec[key] for key in ("normalise", "bins", "B", "C", "max_mi")} == {
+        "normalise": preset.normalise,
+        "bins": preset.bins,
+        "B": preset.B,
+        "C": preset.C,
+        "max_mi": preset.max_mi,
+    }
+    assert (preset.objective, preset.on_infeasible, preset.gradient) == ("balance", "budget", "start")
     assert spec["cpus"] == [32, 24, 16, 12, 10, 8, 2, 1]
 
 

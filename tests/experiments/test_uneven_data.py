@@ -80,6 +80,11 @@ def test_a_smaller_rise_is_a_matter_of_shape_within_its_tolerance(rows):
     assert judge(changed(rows, 0.42, "lnacc", SENSE, "1"))[1].outcome == "not reproduced"  # though below half of 0.5
 
 
+def test_where_maskcrypt_does_not_rise_either_static_is_a_matter_of_shape(rows):
+    level = changed(changed(changed(rows, 0.2, "lnacc", MASK, "1"), 0.2, "lnacc", MASK, "2"), 0.2, "lnacc", MASK, "5")
+    assert [verdict.outcome for verdict in judge(level)[:2]] == ["not reproduced", "reproduced in shape"]
+
+
 def test_seeds_are_clients_of_their_own(rows):
     again = [{**each, "seed": 1, "lnacc": 1.0} for each in rows]
     assert "0.60 0.60 0.60 0.60 in rounds 1 to 4" in judge([*rows, *again])[1].measured

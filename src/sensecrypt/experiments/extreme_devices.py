@@ -113,6 +113,7 @@ def _selected(spec: Spec, client: SyntheticClient, budget: float, reading: Norma
         normalise=reading,
         objective="balance",
         on_infeasible="budget",
+        bins=spec["bins"],
     )
     hidden = chosen.mask.to_array()
     row: Row = {"share": float(hidden.mean()), "budget": budget, "mi": chosen.mi, "decided_by": chosen.decided_by}

@@ -156,10 +156,15 @@ def _papers(rows: Rows, name: str) -> Iterator[Verdict]:
             _told(
                 clients,
                 f"{_along(rows, SENSE, PAPERS, key)} in rounds 1 to {len(kinds)}, a spread of {spread:.2f} where "
-                f"MaskCrypt rises by {rise:.2f} (static: at most {STATIC:.2f}; in shape: at most "
-                f"{NEARLY_STATIC:.2f} and half of MaskCrypt's rise)",
+                f"MaskCrypt rises by {rise:.2f} (static: at most {STATIC:.2f} while MaskCrypt rises by "
+                f"{RISES:.2f}; in shape: at most {NEARLY_STATIC:.2f} and half of MaskCrypt's rise, or static where "
+                "MaskCrypt does not rise, either)",
             ),
-            _outcome(few, spread <= STATIC, spread <= min(NEARLY_STATIC, rise / 2)),
+            _outcome(
+                few,
+                spread <= STATIC and rise >= RISES,
+                spread <= STATIC or spread <= min(NEARLY_STATIC, rise / 2),
+            ),
         )
     first = {who: [_mean(rows, kind, who, PAPERS, "leacc") for kind in kinds] for who in (MASK, SENSE)}
     high = all(values[0] - max(values[1:]) >= HIGHER for values in first.values())

@@ -30,9 +30,9 @@ OUT ?= results
 reproduce: .venv/installed
 	$(BIN)/sensecrypt reproduce all --$(SCALE) --out $(OUT)
 
-# docs/results.md from the saved rows, then the site, in site/.
+# docs/results.md and docs/fidelity.md from the saved rows, then the site, in site/.
 docs: .venv/installed
-	$(BIN)/sensecrypt reproduce --document docs/results.md --out docs/results
+	$(BIN)/sensecrypt reproduce --document docs/results.md --fidelity docs/fidelity.md --out docs/results
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 format: .venv/installed

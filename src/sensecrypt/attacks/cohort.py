@@ -107,7 +107,7 @@ def after_local_steps(
         loss = nn.functional.cross_entropy(network(data[0][chosen]), data[1][chosen])
         with torch.no_grad():
             for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-                parameter -= learning_rate * gradient
+                parameter.sub_(learning_rate * gradient)
     return get_vector(network)
 
 

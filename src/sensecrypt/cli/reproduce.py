@@ -42,6 +42,11 @@ _COLOURS: dict[Outcome, str] = {
 @click.option(
     "--document", type=click.Path(dir_okay=False, path_type=Path), help="Only write what is in --out as one document."
 )
+@click.option(
+    "--fidelity",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Only write the paper line by line, from the TOML file of that name and what is in --out.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def reproduce(
     items: tuple[str, ...],
@@ -52,6 +57,7 @@ def reproduce(
     specs: Path | None,
     again: bool,
     document: Path | None,
+    fidelity: Path | None,
     as_json: bool,
 ) -> None:
     """Measure figures and tables of the paper (ITEM, several, or `all`), draw them, and say what came out.
@@ -59,16 +65,12 @@ def reproduce(
     An interrupted command goes on where it stopped when it is repeated. For each item --out gets a folder with its rows
     (JSON and CSV) and its figure.
     """
-    if not items and not as_list and document is None:
+    if not items and not as_list and document is None and fidelity is None:
         raise InvalidInput("item", "is missing", "name one or `all`; `sensecrypt reproduce --list` shows what there is")
     from sensecrypt.experiments.catalogue import ITEMS, find_items  # loads PyTorch: only once there is work
 
-    if document is not None:
-        from sensecrypt.experiments.document import write_document
-        from sensecrypt.files import write_whole
-
-        write_whole(document, write_document(list(ITEMS.values()), out, document).encode())
-        click.echo(f"written: {document}")
+    if document is not None or fidelity is not None:
+        _write_pages(list(ITEMS.values()), out, document, fidelity, specs)
         return
     scale = "quick" if quick else "full"
     wanted = find_items(items or ("all",))
@@ -85,6 +87,21 @@ def reproduce(
         results[item.id] = _finish(item, saved, out, quiet=as_json)
     if as_json:
         click.echo(json.dumps({"items": results}))
+
+
+def _write_pages(
+    items: list[Item], out: Path, document: Path | None, fidelity: Path | None, specs: Path | None
+) -> None:
+    from sensecrypt.experiments.document import write_document
+    from sensecrypt.experiments.fidelity import write_fidelity
+    from sensecrypt.files import write_whole
+
+    if document is not None:
+        write_whole(document, write_document(items, out, document).encode())
+        click.echo(f"written: {document}")
+    if fidelity is not None:
+        write_whole(fidelity, write_fidelity(items, out, fidelity, specs=specs).encode())
+        click.echo(f"written: {fidelity}")
 
 
 def _read(item: Item, scale: str, changes: dict[str, Any], specs: Path | None) -> Scaled:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.stats import spearmanr
 
-from sensecrypt.algo.selection import security_floor, select
+from sensecrypt.algo.selection import Normalise, security_floor, select
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.config import PRESETS
 from sensecrypt.data import iid, load_dataset
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BEST, SECOND = (1.5, 0.3), (1.4, 0.4)  # the paper's
-READINGS = ("all", "budget", "feasible")  # of what the objectives are normalised over
+READINGS: tuple[Normalise, ...] = get_args(Normalise)  # of what the objectives are normalised over
 CHOSEN = PRESETS["paper"]["normalise"]
 
 

@@ -96,9 +96,9 @@ def draw(rows: Rows) -> Figure:
     right.set(ylabel="mean earth mover's distance", ylim=(0, 5.2))
     right.spines["right"].set_visible(True)
     axes.set_xticks(range(len(course)), [_words(str(row["partition"])) for row in course])
-    figure.legend(
-        [*handles, distance], [*names, "distance of the data"], loc="outside lower center", ncols=2, fontsize=9
-    )
+    handles.append(distance)
+    names.append("distance of the data")
+    figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=9)
     return figure
 
 

@@ -12,6 +12,8 @@ from sensecrypt.experiments.saved import PICTURE, ROWS, Saved, draw, judge, read
 
 _HEAD = """# The paper's results, repeated
 
+Every equation, algorithm line and setting as well: [the paper, line by line](fidelity.md).
+
 Made by `make docs` from the rows in `{folder}/`, which `sensecrypt reproduce` measured. Every figure is drawn from its
 rows, every verdict computed from them; none is written by hand. *Reproduced in shape*: the trend is the paper's, the
 size is not. *Beyond*: more than the paper claims, or something it does not have. *Too little to tell*: measured, but on

@@ -45,8 +45,7 @@ def read_spec(item: str, scale: str, changes: Mapping[str, str], *, folder: Path
         changes: settings to change, as the user wrote them; those that the item does not have are ignored.
         folder: of the files; None: the project's own.
     """
-    path = (folder or (_PACKAGED if _PACKAGED.is_dir() else _REPOSITORY)) / f"{item}.toml"
-    table = read_toml(path, otherwise="give the folder with --specs", example="seeds = 30")
+    path, table = _read(item, folder)
     if scale not in table:
         raise InvalidInput(str(path), f"has no table [{scale}]", f"add it, or choose another of {', '.join(SCALES)}")
     if not isinstance(table[scale], dict):
@@ -58,6 +57,16 @@ def read_spec(item: str, scale: str, changes: Mapping[str, str], *, folder: Path
     changed = {key: _like(key, text, settings[key]) for key, text in changes.items() if key in settings}
     more = tuple(f"{key} = {value!r}, by hand" for key, value in changed.items())
     return Scaled(scale, settings | changed, differs + more)
+
+
+def common_differs(item: str, *, folder: Path | None = None) -> tuple[str, ...]:
+    """In what an item is not the paper's at any scale: in how it measures, not in how much."""
+    return tuple(_read(item, folder)[1].get("differs", ()))
+
+
+def _read(item: str, folder: Path | None) -> tuple[Path, dict[str, Any]]:
+    path = (folder or (_PACKAGED if _PACKAGED.is_dir() else _REPOSITORY)) / f"{item}.toml"
+    return path, read_toml(path, otherwise="give the folder with --specs", example="seeds = 30")
 
 
 def _like(key: str, text: str, old: Any) -> Any:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sensecrypt.compare.comparison import compare
 from sensecrypt.compare.contestants import parse_contestants
@@ -45,7 +46,7 @@ def _measure(spec: Spec, dataset: str, folder: Path) -> list[Row]:
     return rows
 
 
-def _busy(row: Row) -> float:
+def _busy(row: Mapping[str, Any]) -> float:
     return float(sum(row[step] for step in STEPS))
 
 
@@ -55,7 +56,7 @@ def draw(rows: Rows) -> Figure:
     title = "A client's time in a round without waiting: mean, fastest and slowest"
     figure, panels = sheet(title, panels=len(datasets), size=(max(5.4 * len(datasets), 7.5), 4.4))
     for axes, dataset in zip(panels, datasets, strict=True):
-        own = [dict(row) for row in rows if row["dataset"] == dataset]
+        own = [row for row in rows if row["dataset"] == dataset]
         cpus = sorted({row["cpus"] for row in own}, reverse=True)
         series: dict[str, list[Range]] = {}
         for method in METHODS:
@@ -74,9 +75,7 @@ def judge(rows: Rows) -> list[Verdict]:
     """What a client and the slowest one save, and where the work goes."""
     verdicts = []
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
-        one, two = (
-            [dict(row) for row in rows if (row["dataset"], row["method"]) == (dataset, name)] for name in METHODS
-        )
+        one, two = ([row for row in rows if (row["dataset"], row["method"]) == (dataset, name)] for name in METHODS)
         mean, slowest = (end([_busy(row) for row in two]) / end([_busy(row) for row in one]) for end in (fmean, max))
         decrypts = fmean(row["decrypt"] for row in one) / fmean(_busy(row) for row in one)
         verdicts.append(

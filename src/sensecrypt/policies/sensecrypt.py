@@ -8,7 +8,7 @@ from sensecrypt.policies.situation import Choice, Situation, asked_for
 
 
 def choose(situation: Situation) -> Choice:
-    """The exact optimum for this client's budget."""
+    """What `select` finds for this client's budget."""
     found = select(
         asked_for("sensitivity", situation.sensitivity),
         situation.budget,

@@ -67,6 +67,8 @@ def refuse_local_only(config: RunConfig) -> None:
     }
     for setting, value in why.items():
         if value:
-            instead = "set weighting=client" if setting == "weighting" else "leave it out"  # a preset may set it
+            instead = {"weighting": "set weighting=client", "key_mode": "set key_mode=dkms"}.get(
+                setting, "leave it out"
+            )
             fix = f"use sensecrypt run, or {instead} in a fleet"
             raise InvalidInput(setting, f"{value} is for one machine", fix)

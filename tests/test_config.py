@@ -125,7 +125,7 @@ def test_the_rest_is_padded_wherever_somebody_can_unpad_it():
     assert not make_config({"key_mode": "shared-key"}).padded
     assert not make_config({"policy": "plaintext"}).padded
     assert make_config({"policy": "plaintext", "rest": "padded"}).padded
-    assert make_config({"preset": "paper", "rest": "padded"}).padded
+    assert make_config({"preset": "paper", "key_mode": "dkms", "rest": "padded"}).padded
     with pytest.raises(InvalidInput, match="without a key server"):
         make_config({"key_mode": "shared-key", "rest": "padded"})
 
@@ -133,7 +133,7 @@ def test_the_rest_is_padded_wherever_somebody_can_unpad_it():
 @pytest.mark.parametrize(
     "settings",
     [
-        {"rest": "padded"},
+        {"rest": "padded", "key_mode": "dkms"},
         {"profile": "ckks-8192", "layout": "blocks"},
         {"profile": "paillier-2048", "layout": "blocks"},
     ],

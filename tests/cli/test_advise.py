@@ -46,7 +46,7 @@ def test_the_data_set_may_be_given_either_way(option, told, chosen):
 
 
 def test_a_mistake_is_told_in_one_line():
-    for change, hint in (("cpus=0", "more than 0"), ("nonsense=1", "no key"), ("dataset", "KEY=VALUE")):
+    for change, hint in (("cpus=0", "pass a number in"), ("nonsense=1", "no key"), ("dataset", "KEY=VALUE")):
         result = CliRunner().invoke(main, ["advise", "--set", change])
         assert result.exit_code == 2
         assert hint in result.output

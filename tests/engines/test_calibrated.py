@@ -243,6 +243,7 @@ class TestDeadline:
         always = always_encrypt(result.build(), 10)
         assert 0 < always.sum() < 0.2 * always.size
         last = [(client, data) for client, number, data in seen if number == config.rounds - 1]
+        shares = []
         for client, data in last:
             header, tensors = unseal_any(data, "upload")
             size, block = always.size, PROFILES["insecure-test"].slots
@@ -252,7 +253,8 @@ class TestDeadline:
                 mask = Mask.from_bits(tensors["mask"].tobytes(), size=size, block=block)
             hidden = Mask(mask.flags, size, block, order.get(result.labels[client])).to_array()
             assert hidden[always].all()
-            assert mask.share < 0.6
+            shares.append(mask.share)
+        assert min(shares) < 0.6  # a slow device, as the others are faster
 
     def test_a_resumed_run_knows_how_fast_its_clients_were(self, tmp_path):
         settings = {"crypto": "calibrated", "budget": "deadline", "grace": 0.1, "max_mi": -1, "clustering": "none"}

@@ -86,7 +86,7 @@ def test_where_the_server_weighs_the_same_is_seen(runs, policy):
 
 def test_what_is_encrypted_is_not_seen(runs):
     folder = runs(layout="blocks")
-    observed = observe_run(folder, number=0, client=0, adversary="aggregator")
+    observed = observe_run(folder, number=0, client=1, adversary="aggregator")  # client 0's budget is 1
     assert 0 < observed.encrypted < 1
     assert observed.attributed == pytest.approx(1 - observed.encrypted)
     assert np.array_equal(np.nan_to_num(observed.observation.gradient, nan=7.0) != 7.0, observed.observation.visible)

@@ -8,13 +8,14 @@ measured fleets need (`docs/decisions/0003-clustering.md`):
   one with the best mean silhouette is taken; or a coarser one that is nearly as good and whose clusters are well apart.
 * AP finds clusters in noise, too. Below `min_silhouette` there is no structure, and all clients are one cluster; unless
   all clusters are large and well apart. With few samples per client, noise in 256 dimensions lowers the silhouette of
-  a split without any doubtful client.
+  a split without any doubtful client. Where noise leaves AP nothing to merge, K-means looks for such clusters.
 * The aggregate of one client is that client's model: clusters below `min_size` join the nearest one.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -48,7 +49,8 @@ class _Split:
         labels: the cluster of each.
         silhouette: its mean silhouette.
         apart: standard deviations between its nearest two clusters.
-        pieces: the finer clusters that `labels` were merged from; the same where nothing was merged.
+        pieces: the finer clusters that `labels` were merged from; the same where nothing was merged. Clients beside
+            the sample join the nearest piece.
         tried: in words, what was tried and what of it was best.
         given: whether the number of clusters was given: then there is no silhouette to reach.
     """
@@ -83,7 +85,7 @@ def cluster_clients(
         k: number of clusters of K-means; None: the one in 2 … 8 with the best silhouette.
 
     The cost of AP is quadratic. Beyond 1,000 clients `auto` and `k-means` cluster a random sample of 1,000, and every
-    other client joins the cluster of its nearest exemplar; `why` says so. A group that holds less than about 1 % of the
+    other client joins the nearest cluster; `why` says so. A group that holds less than about 1 % of the
     clients can then be missed. `ap` always takes all clients: 10,000 need gigabytes and minutes.
     """
     rows = _check_rows(vectors)
@@ -114,10 +116,9 @@ def cluster_clients(
     why = split.tried + (f", on a sample of {SAMPLE:,} of {clients:,} clients" if clients > SAMPLE else "")
     if split.labels.max() == 0:
         return _one_cluster(rows, None, why)
-    separate = split.apart >= MIN_SEPARATION and np.bincount(split.labels).min() >= LARGE
-    if split.silhouette < min_silhouette and not separate and not split.given:
+    if split.silhouette < min_silhouette and not _is_separate(split.apart, split.labels) and not split.given:
         return _one_cluster(rows, split.silhouette, f"no structure, silhouette below {min_silhouette:.2f}: {why}")
-    labels = _extend(rows, sample, distances, split)
+    labels = _extend(rows, sample, split)
     return _clusters(sample[_medoids(distances, split.labels)], labels, split.silhouette, why)
 
 
@@ -190,7 +191,19 @@ def _merged_affinity_propagation(
             return _Split(labels, silhouette, apart, pieces, tried)
         if apart == np.inf and labels.max() == finest.max():
             break  # clusters too small to judge by anything but the silhouette
+    if best < min_silhouette and len(rows) >= 2 * LARGE:
+        for labels in reversed(_k_means_labels(rows, range(2, MAX_K + 1), seed)):
+            apart = least_separation(rows, labels)
+            if _is_separate(apart, labels):
+                tried += f"; {labels.max() + 1} clusters of k-means are at least {apart:.1f} standard deviations apart"
+                return _Split(labels, mean_silhouette(distances, labels), apart, labels, tried)
+        tried += f"; k-means found no 2 to {MAX_K} clusters that are {MIN_SEPARATION:g} standard deviations apart"
     return _Split(finest, best, 0.0, pieces, tried)
+
+
+def _is_separate(apart: float, labels: checks.IntVector) -> bool:
+    """Whether clusters are so large and so far apart that no silhouette is needed."""
+    return apart >= MIN_SEPARATION and bool(np.bincount(labels).min() >= LARGE)
 
 
 def _affinity_propagation(
@@ -212,17 +225,9 @@ def _affinity_propagation(
 
 def _k_means(rows: Matrix, distances: Matrix, k: int | None, min_size: int, seed: int) -> _Split:
     """K-means with k clusters, or with the number that has the best silhouette."""
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
     counts = [k] if k is not None else list(range(2, min(MAX_K, len(rows) - 1) + 1))
-    splits = []
-    for count in counts:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
-            found = KMeans(n_clusters=count, n_init=10, random_state=seed).fit(rows).labels_
-        labels = join_small(distances, np.unique(found, return_inverse=True)[1].astype(np.int64), min_size)
-        splits.append((mean_silhouette(distances, labels), labels))
+    joined = [join_small(distances, found, min_size) for found in _k_means_labels(rows, counts, seed)]
+    splits = [(mean_silhouette(distances, labels), labels) for labels in joined]
     silhouette, labels = max(splits, key=lambda split: split[0])  # of equals the fewest clusters
     asked = f"k = {k}" if k is not None else f"k = {counts[0]} … {counts[-1]}"
     tried = f"k-means with {asked}: {labels.max() + 1} clusters, silhouette {silhouette:.2f}"
@@ -231,13 +236,26 @@ def _k_means(rows: Matrix, distances: Matrix, k: int | None, min_size: int, seed
     return _Split(labels, silhouette, least_separation(rows, labels), labels, tried, given=k is not None)
 
 
-def _extend(rows: Matrix, sample: checks.IntVector, distances: Matrix, split: _Split) -> checks.IntVector:
-    """The sample's labels for all clients: the others join the cluster of the nearest piece's medoid.
+def _k_means_labels(rows: Matrix, counts: Sequence[int], seed: int) -> list[checks.IntVector]:
+    """The clusters that K-means finds for each number of them, from 0 on without gaps."""
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
-    Pieces, not clusters: a wide cluster's border can be nearer to another cluster's medoid than to its own.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
+        found = [KMeans(n_clusters=count, n_init=10, random_state=seed).fit(rows).labels_ for count in counts]
+    return [np.unique(labels, return_inverse=True)[1].astype(np.int64) for labels in found]
+
+
+def _extend(rows: Matrix, sample: checks.IntVector, split: _Split) -> checks.IntVector:
+    """The sample's labels for all clients: the others join the cluster of the piece whose mean is nearest.
+
+    Pieces, not clusters: a wide cluster's border can be nearer to another cluster's mean than to its own.
     """
-    medoids = _medoids(distances, split.pieces)
-    labels: checks.IntVector = split.labels[medoids][_distances(rows, rows[sample[medoids]]).argmin(axis=1)]
+    pieces = [np.flatnonzero(split.pieces == piece) for piece in range(split.pieces.max() + 1)]
+    means = np.array([rows[sample[members]].mean(axis=0) for members in pieces])
+    owners = split.labels[[members[0] for members in pieces]]
+    labels: checks.IntVector = owners[_distances(rows, means).argmin(axis=1)]
     labels[sample] = split.labels
     return labels
 

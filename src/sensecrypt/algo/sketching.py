@@ -3,6 +3,10 @@
 Clustering needs only distances between clients, and a random projection keeps these. Whoever lacks the seed sees 256
 sums of unknown coordinates with unknown signs.
 
+What is projected is the square root of every sensitivity, with its sign. Of sensitivities themselves, a few large ones
+make nearly all of a distance, and in clients with few samples these are noise; between square roots, the distance is
+Hellinger's, in which every parameter counts by its share of the whole (decision 3 has the measurements).
+
 The projection is a sparse Johnson–Lindenstrauss transform (Kane and Nelson 2014): the output is cut into four parts,
 and in each part a coordinate is added, with a random sign, to one random place. Places and signs are 16 bits each of
 SHAKE-256 over the seed, chunk by chunk, so that memory does not grow with a projection matrix. All sums run in a
@@ -27,17 +31,17 @@ PARTS = 4
 MIN_SEED_BYTES, SEED_BYTES = 16, 32
 _CHUNK = 1 << 16
 MOST_TURNED = 256
-_DOMAIN, _TURN_DOMAIN = b"sensecrypt sketch v1", b"sensecrypt turn v1"
+_DOMAIN, _TURN_DOMAIN = b"sensecrypt sketch v2", b"sensecrypt turn v1"
 
 
 def sketch(vector: npt.ArrayLike, *, seed: bytes, size: int = 256) -> checks.FloatVector:
-    """Project `vector`, scaled to length 1, onto `size` numbers.
+    """Project the square roots of `vector`, scaled to length 1, onto `size` numbers.
 
     The squared distance of two sketches has the mean of the true one and a relative standard deviation of at most
     √(2/size): 9 % at 256, so 4.5 % on the distance.
 
     Args:
-        vector: N numbers, not all zero.
+        vector: N numbers, not all zero; where noise made some negative, the roots of their sizes keep the sign.
         seed: at least 16 secret bytes that all clients of a run share. Whoever has them and a sketch can compare it
             with sketches of other data; so nobody but the client is to have both (the key server turns sketches).
         size: a multiple of 4.
@@ -56,7 +60,8 @@ def sketch(vector: npt.ArrayLike, *, seed: bytes, size: int = 256) -> checks.Flo
     result = np.zeros(size)
     squares = 0.0
     for start in range(0, values.size, _CHUNK):
-        chunk = values[start : start + _CHUNK] / largest
+        sizes = values[start : start + _CHUNK] / largest
+        chunk = np.copysign(np.sqrt(np.abs(sizes)), sizes)
         # cumsum adds from left to right everywhere; sum() may add in another order on another processor.
         squares += float(np.cumsum(chunk * chunk)[-1])
         for part, random in enumerate(_keystream(seed, start, chunk.size)):

@@ -54,7 +54,7 @@ class Protection:
     @property
     def padded(self) -> bool:
         """Whether nobody but the key server can read what is not encrypted, and it only the sum."""
-        told = {} if self.rest is None else {"rest": self.rest}
+        told = {} if self.rest is None else {"rest": self.rest, "key_mode": "dkms"}  # clients with the key have no pads
         return make_config({"policy": self.policy, "preset": self.preset, **told}).padded
 
 

@@ -40,15 +40,29 @@ def bars(time: RoundTime, records: Sequence[Mapping[str, Any]], devices: Sequenc
         records: of the round; they tell what part of an upload came first, in methods with two exchanges.
         devices: of the clients in that round.
     """
-    first = {record["client"]: record.get("propose_bytes", 0) for record in records if "client" in record}
+    told = {record["client"]: record for record in records if "client" in record}
+    first = {client: record.get("propose_bytes", 0) for client, record in told.items()}
+    cluster_of = {client: told.get(client, {}).get("cluster", 0) for client in time.clients}
     proposals = {
         client: first.get(client, 0) / (devices[client].bandwidth * 1e6) if client in first else 0.0
         for client in time.clients
     }
     arrivals = {client: each.train + each.select + proposals[client] for client, each in time.clients.items()}
-    agreed = max(arrivals.values(), default=0.0) if any(proposals.values()) else 0.0
+    agreed: dict[int, float] = {}  # when all of a cluster have sent their first part
+    if any(proposals.values()):
+        for client, arrival in arrivals.items():
+            agreed[cluster_of[client]] = max(arrival, agreed.get(cluster_of[client], 0.0))
+    served = {cluster: span.served - span.arrived for cluster, span in time.clusters.items()}
     return [
-        Bar(client, _bar(each, proposals[client], max(0.0, agreed - arrivals[client]), time.server_seconds))
+        Bar(
+            client,
+            _bar(
+                each,
+                proposals[client],
+                max(0.0, agreed.get(cluster_of[client], 0.0) - arrivals[client]),
+                served.get(cluster_of[client], time.server_seconds),
+            ),
+        )
         for client, each in time.clients.items()
     ]
 

@@ -252,7 +252,7 @@ class TestSettings:
             ({"sensecrypt.settings.messages": "keep"}, "is for one machine"),
             (
                 {"sensecrypt.settings.preset": "paper"},
-                "weighting: server is for one machine; use sensecrypt run, or set weighting=client",
+                "key_mode: shared-key is for one machine; use sensecrypt run, or set key_mode=dkms in a fleet",
             ),
         ],
     )

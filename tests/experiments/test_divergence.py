@@ -39,6 +39,13 @@ def test_a_union_that_falls_does_not(unions, then):
     assert outcomes(rows(unions))[1] == then
 
 
+def test_the_mean_over_the_seeds_decides():
+    falls, rises = rows((0.15, 0.3, 0.28, 0.4)), rows((0.15, 0.3, 0.4, 0.5))
+    assert outcomes(falls)[1] == "reproduced in shape"
+    assert outcomes([*falls, *rises])[1] == "reproduced"
+    assert "34.0% (28.0% to 40.0%)" in judge([*falls, *rises])[1].measured
+
+
 def test_other_distances_and_small_unions_are_told():
     assert outcomes(rows(emds=EMDS | {"classes:2": 1.8}))[0] == "not reproduced"
     assert outcomes(rows((0.11, 0.12, 0.13, 0.14)))[-1] == "not reproduced"
@@ -50,9 +57,10 @@ def test_the_picture_has_the_same_bytes():
 
 
 @pytest.mark.parametrize("scale", ["quick", "full"])
-def test_cells_are_a_partition_each(scale):
+def test_cells_are_a_partition_and_seed_each(scale):
     spec = read_spec("divergence", scale, {}).settings
-    assert [cell.name for cell in cells(spec)] == ["classes-10", "classes-5", "classes-2", "classes-1"]
+    names = [f"classes-{count}-{seed}" for seed in spec["seeds"] for count in (10, 5, 2, 1)]
+    assert [cell.name for cell in cells(spec)] == names
 
 
 def test_distances_are_those_of_the_paper():

@@ -32,13 +32,18 @@ PAPERS_EMD = {"classes:10": 0.0, "classes:5": 2.78, "classes:2": 3.56, "classes:
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """A run for each partition."""
+    """A run for each partition and seed."""
     seconds = 12.0 + spec["rounds"] * (6.0 + 12.0 * spec["local_epochs"])
-    return [Cell(name.replace(":", "-"), seconds, partial(_measure, spec, name)) for name in spec["partitions"]]
+    return [
+        Cell(f"{name.replace(':', '-')}-{seed}", seconds, partial(_measure, spec, name, seed))
+        for seed in spec["seeds"]
+        for name in spec["partitions"]
+    ]
 
 
-def _measure(spec: Spec, partition: str, folder: Path) -> list[Row]:
-    explicit = {**{key: spec[key] for key in ("rounds", "local_epochs", "seed", "ratio")}, "partition": partition}
+def _measure(spec: Spec, partition: str, seed: int, folder: Path) -> list[Row]:
+    fixed = {key: spec[key] for key in ("rounds", "local_epochs", "ratio")}
+    explicit = {**fixed, "seed": seed, "partition": partition}
     settings = scenario_settings(SCENARIO, spec["dataset"], explicit)
     contestants = parse_contestants(",".join(f"{METHODS[name]}+gradient={at}" for name, at in VARIANTS), "paper")
     report = compare(SCENARIO, contestants, settings, folder, crypto="calibrated", resume=True)
@@ -47,6 +52,7 @@ def _measure(spec: Spec, partition: str, folder: Path) -> list[Row]:
     return [
         {
             "partition": partition,
+            "seed": seed,
             "method": method,
             "gradient": gradient,
             "ratio": spec["ratio"],
@@ -66,9 +72,16 @@ def _distances(histograms: Sequence[npt.NDArray[np.int64]]) -> dict[str, float]:
 
 
 def _course(rows: Rows, method: str, gradient: str) -> list[Mapping[str, Any]]:
-    """A method's rows, data that are closest first."""
+    """A method's rows averaged over the seeds, data that are closest first."""
     own = [row for row in rows if (row["method"], row["gradient"]) == (method, gradient)]
-    return sorted(own, key=lambda row: float(row["emd"]))
+    partitions = dict.fromkeys(str(row["partition"]) for row in own)
+    means = [_mean_of_seeds([row for row in own if row["partition"] == name]) for name in partitions]
+    return sorted(means, key=lambda row: float(row["emd"]))
+
+
+def _mean_of_seeds(rows: Rows) -> Mapping[str, Any]:
+    averaged = {key: float(np.mean([row[key] for row in rows])) for key in ("union", "emd", "histogram_distance")}
+    return {"partition": rows[0]["partition"], **averaged, "unions": [float(row["union"]) for row in rows]}
 
 
 def draw(rows: Rows) -> Figure:
@@ -110,7 +123,7 @@ def _words(partition: str) -> str:
 def judge(rows: Rows) -> list[Verdict]:
     """The distances, and whether the union grows with them."""
     course = _course(rows, *SHOWN[0])
-    unions = {variant: [float(row["union"]) for row in _course(rows, *variant)] for variant in VARIANTS}
+    courses = {variant: [row["unions"] for row in _course(rows, *variant)] for variant in VARIANTS}
     near = [
         abs(float(row["emd"]) - PAPERS_EMD[str(row["partition"])]) < 0.05
         for row in course
@@ -120,7 +133,8 @@ def judge(rows: Rows) -> list[Verdict]:
         f"{_words(str(row['partition']))} {row['emd']:.2f} ({row['histogram_distance']:.2f})" for row in course
     )
     ratio = float(rows[0]["ratio"])
-    largest = max(max(unions[variant]) for variant in SHOWN)
+    means = {variant: [float(np.mean(each)) for each in courses[variant]] for variant in SHOWN}
+    largest = max(max(means[variant]) for variant in SHOWN)
     return [
         Verdict(
             "mean earth mover's distances of the data: 0, 2.78, 3.56 and 3.67",
@@ -131,32 +145,38 @@ def judge(rows: Rows) -> list[Verdict]:
         *(
             _rising(
                 f"as the mean EMD increases, the HE ratio also significantly rises ({method})",
-                unions[method, at],
+                courses[method, at],
                 ratio,
             )
             for method, at in SHOWN
         ),
         *(
             _rising(
-                f"the same with sensitivities after training (gradient = {at}, {method})", unions[method, at], ratio
+                f"the same with sensitivities after training (gradient = {at}, {method})", courses[method, at], ratio
             )
             for method, at in VARIANTS[2:]
         ),
         Verdict(
             "the mask for all may be much larger than any client's own",
-            f"up to {largest / ratio:.1f} times, and {unions[SHOWN[0]][0] / ratio:.1f} times where data are alike; "
+            f"up to {largest / ratio:.1f} times, and {means[SHOWN[0]][0] / ratio:.1f} times where data are alike; "
             "much larger: twice",
             "reproduced" if largest > 2 * ratio else "not reproduced",
         ),
     ]
 
 
-def _rising(says: str, unions: list[float], ratio: float) -> Verdict:
+def _rising(says: str, course: list[list[float]], ratio: float) -> Verdict:
+    """Judges the means over the seeds; the range over the seeds stands beside each."""
+    unions = [float(np.mean(each)) for each in course]
     rises = all(later > earlier for earlier, later in pairwise(unions))
     grows = unions[-1] / unions[0]
+    words = ", ".join(
+        f"{union:.1%}" + (f" ({min(each):.1%} to {max(each):.1%})" if len(each) > 1 else "")
+        for union, each in zip(unions, course, strict=True)
+    )
     return Verdict(
         says,
-        f"union of masks of {ratio:.0%} each: {', '.join(f'{union:.1%}' for union in unions)}: {grows:.2f} times; "
+        f"union of masks of {ratio:.0%} each, mean of {len(course[0])} seed(s): {words}: {grows:.2f} times; "
         f"reproduced: rises from each to the next, in all {SIGNIFICANT:g} times; in shape: the last is larger by that",
         "reproduced"
         if rises and grows >= SIGNIFICANT

@@ -7,9 +7,9 @@ empirical distribution over *bins*. The estimator is part of the definition, bec
   has a bin;
 * a weight on an inner edge belongs to the bin above it, the maximum to the last bin.
 
-Default: 20 bins. With the paper's bound of 2.0 bits, fewer bins make the bound empty (10: every model meets it with
-nothing encrypted), more make it unattainable for the paper's own devices, whose budgets go down to 0.25 (50: a fresh
-AlexNet needs 49 % encrypted, 256: 70 %). At 20 it needs 20 %. See docs/decisions/0002-mutual-information-bins.md.
+The paper does not state a number. 10 is the largest under which its own statements are feasible, and preset `paper`
+has it; the default, 20, asks for more protection: with a bound of 2.0 bits a fresh AlexNet needs 20 % encrypted (50
+bins: 49 %, 256: 70 %). See docs/decisions/0002-mutual-information-bins.md.
 
 What it is not: a bound on what the weights tell about the *training data*. Attacks measure that.
 """

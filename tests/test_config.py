@@ -68,6 +68,10 @@ def test_an_unknown_key_gets_the_nearest_match():
         ({"sensitivity_epsilon": 1e-300}, "sensitivity_epsilon"),
         ({"learning_rate": 1e300}, "learning_rate"),
         ({"ghz": "1e-320"}, "ghz"),
+        ({"clip": 0}, "clip"),
+        ({"clip": "long"}, "clip"),
+        ({"clip": True}, "clip"),
+        ({"preset": "paper", "clip": 1}, "clip"),
     ],
 )
 def test_bad_settings_are_named(settings, argument):
@@ -80,7 +84,7 @@ _NUMBERS = [
     *("clients", "rounds", "seed", "ratio", "sensitivity_epsilon", "sensitivity_delta", "sensitivity_clip", "clusters"),
     *("beta", "slack", "grace", "B", "C", "max_mi", "bins", "sensitivity_samples", "order_refresh", "min_contributors"),
     *("quorum", "local_epochs", "batch_size", "learning_rate", "momentum", "workers", "cpus", "bandwidths", "ghz"),
-    "server_cpus",
+    *("server_cpus", "clip"),
 ]
 
 

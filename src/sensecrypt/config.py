@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from sensecrypt import checks
+from sensecrypt.algo.clipping import Clip
 from sensecrypt.algo.leakage import DEFAULT_BINS, MAX_BINS
 from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
@@ -38,6 +39,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "key_mode": "dkms",
         "weighting": "client",
         "rest": "padded",
+        "uploads": "updates",
     },
     "paper": {
         "layout": "individual",
@@ -54,6 +56,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "key_mode": "shared-key",
         "weighting": "server",
         "rest": "plain",
+        "uploads": "weights",
     },
 }
 
@@ -82,6 +85,9 @@ class RunConfig:
             are samples, and a rest that is plain. Where nothing is said and these are not given, it is the client.
         rest: what clients do not encrypt is `padded`, so that only the key server can read its sum; or `plain`. Where
             nothing is said, it is plain with policy plaintext, and where clients share the key.
+        uploads: what clients send of their training: `updates` (trained minus start), clipped to a bound that all
+            know, so that every update fits its slots; or whole `weights`, as the paper has it.
+        clip: the bound on an update's L2 norm; `auto`: half the norm of the initial model.
         sensitivities: what clients send for clustering: a keyed `sketch`, or the vector itself in the `clear`.
         sensitivity_epsilon: ε of the Gaussian noise on what clients send for clustering (Appendix G); 0: no noise. The
             summary also says what it is worth as local differential privacy. The encrypted sums that make the
@@ -148,6 +154,8 @@ class RunConfig:
     key_mode: Literal["dkms", "shared-key"] = "dkms"
     weighting: Literal["client", "server"] = "client"
     rest: Literal["padded", "plain"] = "padded"
+    uploads: Literal["updates", "weights"] = "updates"
+    clip: Clip = "auto"
     sensitivities: Literal["sketch", "clear"] = "sketch"
     sensitivity_epsilon: float = 0.0
     sensitivity_delta: float = 1e-5
@@ -199,6 +207,8 @@ class RunConfig:
             checks.number("sensitivity_epsilon", self.sensitivity_epsilon, low=_TINY, high=1.0)
         checks.number("sensitivity_delta", self.sensitivity_delta, low=1e-30, high=0.5)
         checks.number("sensitivity_clip", self.sensitivity_clip, low=_TINY, high=1e6)
+        if self.clip != "auto":
+            checks.number("clip", self.clip, low=_TINY, high=1e6)
         checks.number("quorum", self.quorum, low=0.0, high=1.0, open_low=True)
         checks.number("learning_rate", self.learning_rate, low=0.0, high=1e6, open_low=True)
         checks.number("momentum", self.momentum, low=0.0, high=1.0)
@@ -253,6 +263,8 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     nobody_unpads = settings["key_mode"] == "shared-key"
     if (nobody_unpads or settings.get("policy") == "plaintext") and "rest" not in explicit:
         settings["rest"] = "plain"
+    if settings["uploads"] == "weights" and explicit.get("clip", "auto") != "auto":
+        raise InvalidInput("clip", "is for updates, and clients upload weights", "set uploads=updates, or leave it out")
     if "weighting" not in explicit and not _server_can_weigh(settings["profile"], settings["rest"]):
         settings["weighting"] = "client"
     return RunConfig(**settings)
@@ -290,6 +302,8 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
     try:
         if kind == Rows:
             return _rows(value)
+        if kind == Clip:
+            return value if value == "auto" else _number(value)
         if get_origin(kind) is tuple:
             return _pair(value)
         if kind is int and isinstance(value, float) and not value.is_integer():
@@ -298,7 +312,13 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
             raise ValueError("another type")
         return kind(value)
     except (TypeError, ValueError):
-        names = {Rows: "numbers", tuple[float, float]: "two numbers", int: "a whole number", float: "a number"}
+        names = {
+            Rows: "numbers",
+            tuple[float, float]: "two numbers",
+            int: "a whole number",
+            float: "a number",
+            Clip: "a number, or auto",
+        }
         name = names.get(kind, "text")
         raise InvalidInput(key, f"is {_cut(repr(value))}", f"give {name}") from None
 

@@ -16,12 +16,13 @@ from sensecrypt.errors import InvalidInput, Rejected, ValueDoesNotFit
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol import receipts
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import read_model, seal_model, seal_sensitivity
+from sensecrypt.protocol.client import model_format, seal_model, seal_sensitivity
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.messages import Aggregate, Receipt, Upload
 from sensecrypt.protocol.opening import open_aggregate
 from sensecrypt.protocol.receipts import PRIME, receipt
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import moved_after
 from tests.crypto.conftest import keypair
 
 SIZE, CLIENTS = 100, 4
@@ -70,7 +71,7 @@ class Cluster:
             total.add(sealed[client].upload, sender=client)
             self.server.take_receipt(sealed[client].receipt, self.round, sender=client)
         opened = self.server.open(total.close().to_bytes(self.round), self.round)
-        return read_model(opened.values, opened.weight, self.round).tobytes()
+        return moved_after(None, opened, self.round).tobytes()
 
 
 def masks_of(layout: str, round_: Round, order: np.ndarray | None) -> list[Mask]:
@@ -129,7 +130,7 @@ def test_clients_that_hold_the_key_open_the_same_sum(expected):
         total.add(sealed.upload, sender=client)
     message = Aggregate.from_bytes(total.close().to_bytes(cluster.round), cluster.round)
     _, values, _ = open_aggregate(message, cluster.round, cluster.secret, None)
-    assert read_model(values, 1.0, cluster.round).tobytes() == expected
+    assert model_format(cluster.round).decode(values, 1.0).astype(np.float32).tobytes() == expected
 
 
 def test_whoever_is_missing_is_divided_out():
@@ -284,7 +285,7 @@ class TestFaults:
                 total.add(sealed[client].upload, sender=client)
         message = Aggregate.from_bytes(total.close().to_bytes(cluster.round), cluster.round)
         _, values, _ = open_aggregate(message, cluster.round, cluster.secret, None)
-        assert read_model(values, 1.0, cluster.round).tobytes() == expected
+        assert model_format(cluster.round).decode(values, 1.0).astype(np.float32).tobytes() == expected
 
     @given(st.data())
     @settings(max_examples=100)
@@ -376,7 +377,7 @@ class TestWideSlots:
             cluster.server.open(replace(aggregate, plain=plain).to_bytes(cluster.round), cluster.round)
         opened = cluster.server.open(aggregate.to_bytes(cluster.round), cluster.round)
         expected = np.average(cluster.models, axis=0, weights=[0.1, 0.2, 0.3, 0.4])
-        assert read_model(opened.values, opened.weight, cluster.round) == pytest.approx(expected, abs=1e-6)
+        assert moved_after(None, opened, cluster.round) == pytest.approx(expected, abs=1e-6)
 
     def test_values_that_nobody_could_sign_for_are_refused_by_the_client(self):
         cluster = Cluster("paillier-2048-slot64", 4)

@@ -10,7 +10,7 @@ from sensecrypt import Mask
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.answers import Acknowledgement
-from sensecrypt.protocol.client import Sealed, read_model, seal_model, seal_sensitivity
+from sensecrypt.protocol.client import Sealed, seal_model, seal_sensitivity
 from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.round import Round
 from sensecrypt.services.dkms.client import DkmsClient
@@ -95,8 +95,7 @@ class Played:
 
     def model(self, round_: Round, client: int = 0) -> np.ndarray:
         with self.client(client) as party:
-            opened = party.model(round_)
-        return read_model(opened.values, opened.weight, round_)
+            return party.moved(round_)
 
     def events(self, event: str) -> list[dict]:
         return [line for line in self.server.audit() if line["event"] == event and line.get("run") == self.run]
@@ -108,4 +107,4 @@ def expected_model(played: Played) -> np.ndarray:
 
     round_ = played.round()
     values = sum(model_format(round_).encode(played.models[client], WEIGHTS[client]) for client in range(CLIENTS))
-    return read_model(values, sum(WEIGHTS.values()), round_)
+    return model_format(round_).decode(values, sum(WEIGHTS.values())).astype(np.float32)

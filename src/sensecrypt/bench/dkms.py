@@ -158,9 +158,9 @@ def _crowd(running: _Running, round_: Round, clients: int) -> tuple[list[float],
         with party:
             gate.wait()
             start = time.perf_counter()
-            opened = party.model(round_)
+            moved = party.moved(round_)
             waited[number] = time.perf_counter() - start
-            sizes.append(opened.values.size * round_.profile.slot_bits // 8)
+            sizes.append(moved.nbytes)
 
     parties = [running.party("client", f"client-{number}") for number in range(clients)]
     threads = [threading.Thread(target=fetch, args=each) for each in enumerate(parties)]

@@ -16,16 +16,16 @@ from sensecrypt.engines.setup import sum_sensitivities
 from sensecrypt.engines.state import State
 from sensecrypt.engines.work import Done, Proposed, Task, Vector, play_round, propose_blocks
 from sensecrypt.engines.worktime import work_seconds
-from sensecrypt.errors import Rejected
+from sensecrypt.errors import Rejected, SenseCryptError
 from sensecrypt.policies.maskcrypt import expose
 from sensecrypt.policies.situation import blocks_of
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import read_model
 from sensecrypt.protocol.envelope import seal
 from sensecrypt.protocol.messages import Aggregate, Proposal
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
+from sensecrypt.protocol.updates import model_of, moved_after
 from sensecrypt.types import Mask
 
 
@@ -63,10 +63,13 @@ def play_cluster(
     if parties.policy.propose is not None:
         tasks = _agree(parties, round_, tasks, notes)
     total, done = _collect(parties, round_, tasks, notes)
+    _refuse_failure_of_all(round_, done)
     opened, aggregate, message = _open(parties, round_, total, notes.server)
-    model = read_model(opened.values, opened.weight, round_)
+    moved = moved_after(state.moved[cluster], opened, round_)
+    model = model_of(parties.initial, moved, round_)
     if parties.config.messages == "keep":
-        _keep(parties, round_, message, {"model": vector} | ({} if order is None else {"order": order}), model)
+        before = {"model": vector, "moved": state.moved[cluster]} | ({} if order is None else {"order": order})
+        _keep(parties, round_, message, before, {"model": model, "moved": moved})
     hidden = Mask(aggregate.mask.flags, aggregate.mask.size, aggregate.mask.block, order)
     notes.server |= {
         "union_share": hidden.share,
@@ -78,7 +81,7 @@ def play_cluster(
             sum_sensitivities(parties, refresh[0], done, notes.server, notes.clients)
         except Rejected as error:  # the model is opened, and will not be again: the old order stays
             notes.server["no_new_order"] = str(error)
-    state.vectors[cluster] = model
+    state.vectors[cluster], state.moved[cluster] = model, moved
     if parties.policy.propose is not None:
         state.exposed[cluster] = expose(state.exposed[cluster], hidden.to_array(), model)
     return notes.records()
@@ -131,6 +134,13 @@ def _collect(parties: Parties, round_: Round, tasks: Sequence[Task], notes: Note
     return total, arrived
 
 
+def _refuse_failure_of_all(round_: Round, done: Sequence[Done]) -> None:
+    """One client that fails sends a zero update; where all do, the run has a mistake that its user must hear of."""
+    reasons = [(each.facts or {}).get("failure") for each in done]
+    if reasons and all(reasons):
+        raise SenseCryptError(f"round {round_.number}: no client of cluster {round_.cluster} could train: {reasons[0]}")
+
+
 def _deliver(parties: Parties, done: Done, round_: Round, total: RoundSum) -> None:
     if done.model is None:
         raise Rejected(done.failure or "the client died")
@@ -144,7 +154,7 @@ def _deliver(parties: Parties, done: Done, round_: Round, total: RoundSum) -> No
     if parties.config.messages == "keep":
         parties.folder.keep_message(round_.number, f"upload-{done.client}", data)
         if done.own is not None:
-            parties.folder.keep_message(round_.number, f"own-{done.client}", seal("own", {}, {"weights": done.own}))
+            parties.folder.keep_message(round_.number, f"own-{done.client}", seal("own", {}, {"sent": done.own}))
 
 
 def _open(parties: Parties, round_: Round, total: RoundSum, server: Record) -> tuple[Opened, Aggregate, bytes]:
@@ -171,13 +181,17 @@ def _distribute(parties: Parties, notes: Notes, model: Vector, aggregate: bytes)
 
 
 def _keep(
-    parties: Parties, round_: Round, aggregate: bytes, members: dict[str, np.ndarray[Any, Any]], model: Vector
+    parties: Parties,
+    round_: Round,
+    aggregate: bytes,
+    members: dict[str, np.ndarray[Any, Any]],
+    received: dict[str, np.ndarray[Any, Any]],
 ) -> None:
     """What the aggregator makes, what members of the cluster know, and what they receive."""
     name, keep = round_.cluster, parties.folder.keep_message
     keep(round_.number, f"aggregate-{name}", aggregate)
     keep(round_.number, f"members-{name}", seal("members", {}, members))
-    keep(round_.number, f"opened-{name}", seal("opened", {}, {"model": model}))
+    keep(round_.number, f"opened-{name}", seal("opened", {}, received))
 
 
 def _died(task: Task) -> Done:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 
 from sensecrypt import checks
+from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.attacks.observation import FloatVector, Observation, Unplaced
 from sensecrypt.engines.clock import SETUP
 from sensecrypt.engines.problem import Problem, configured_problem
@@ -65,18 +66,18 @@ def observe_run(folder: RunFolder, *, number: int, client: int, adversary: str) 
     checks.whole("client", client, low=0, high=run.config.clients - 1)
     colluder = run.partner_of(client) if adversary == "aggregator+client" else None
     aggregates = adversary != "eavesdropper"
-    after, hidden = run.upload_of(client, number, colluder)
+    sent, hidden = run.upload_of(client, number, colluder)
     recovered = 0.0
     if colluder is not None:
         shared = run.config.key_mode == "shared-key"  # then every member can decrypt every upload
         back = run.own(client, number) if shared else run.subtracted(client, number, colluder)
         lost = int(np.count_nonzero(hidden))
         recovered = float(np.count_nonzero(hidden & ~np.isnan(back)) / lost) if lost else 0.0
-        after = np.where(np.isnan(after), back, after)
+        sent = np.where(np.isnan(sent), back, sent)
     before = run.model_before(client, number, colluder, aggregates=aggregates)
     steps = run.config.local_epochs * -(-run.samples[client] // run.config.batch_size)
     scale = run.config.learning_rate * steps
-    gradient = (before - after) / scale
+    gradient = run.gradient(sent, before, scale)
     known = np.where(np.isnan(before), run.initial, before)
     channels, height, width = run.problem.test[0].shape[1:]
     return Observed(
@@ -111,7 +112,9 @@ class _Recording:
         self.labels = checkpoint[1]["labels"]
         self.problem: Problem = configured_problem(self.config)
         self.samples = [len(labels) for _, labels in self.problem.clients]
-        self.initial = get_vector(self.problem.build()).astype(np.float64)
+        initial = get_vector(self.problem.build())
+        self.initial = initial.astype(np.float64)
+        self.clip = clip_bound(self.config.clip, initial) if self.config.uploads == "updates" else None
 
     def partner_of(self, client: int) -> int:
         """Another member of the client's cluster: the one that colludes."""
@@ -132,7 +135,11 @@ class _Recording:
         attempt = int(header["attempt"])
         counts = factors if self.config.weighting == "server" else None
         size = self.initial.size
-        return Round(header["run"], number, cluster, "model", size, profile, weights, attempt, counts), data
+        return Round(header["run"], number, cluster, "model", size, profile, weights, attempt, counts, self.clip), data
+
+    def gradient(self, sent: FloatVector, before: FloatVector, scale: float) -> FloatVector:
+        """ĝ from what a client sent: an update, or a model that started from `before`."""
+        return -sent / scale if self.clip is not None else (before - sent) / scale
 
     def order(self, client: int, number: int, colluder: int | None) -> IntVector | None:
         """The order of the parameters, as far as the adversary has it: None if there is none."""
@@ -146,7 +153,7 @@ class _Recording:
         return unseal_any(self.folder.message(number, f"members-{int(self.labels[client])}"), "members")[1]
 
     def upload_of(self, client: int, number: int, colluder: int | None) -> tuple[FloatVector, BoolVector]:
-        """A client's weights in natural order, NaN where unknown, and which were encrypted."""
+        """What a client sent, in natural order, NaN where unknown; and which values were encrypted."""
         round_, data = self.round_of(client, number)
         upload = Upload.from_bytes(data, round_)
         slots = self._plain_slots(upload, round_)
@@ -160,8 +167,11 @@ class _Recording:
         return self.upload_of(client, number, colluder)[1]
 
     def unplaced(self, client: int, number: int, scale: float, *, aggregates: bool) -> Unplaced | None:
-        """The plain values of a client, and of others in the same slots, as messages carry them; None without order."""
-        if self.config.padded or "order" not in self.members(client, number):
+        """The plain weights of a client, and of others in the same slots; None without an order, and of updates.
+
+        Weights can be matched with the initial model, which is public. Updates have no such counterpart.
+        """
+        if self.clip is not None or self.config.padded or "order" not in self.members(client, number):
             return None
         round_, data = self.round_of(client, number)
         upload = Upload.from_bytes(data, round_)
@@ -204,14 +214,21 @@ class _Recording:
             return self.initial
         if not aggregates:
             return np.full(self.initial.size, np.nan)
-        round_, _ = self.round_of(client, number - 1)
-        data = self.folder.message(number - 1, f"aggregate-{round_.cluster}")
+        if self.clip is not None:
+            start = self.model_before(client, number - 1, None, aggregates=True)
+            return start + self._mean(client, number - 1)
+        return self._mean(client, number - 1)
+
+    def _mean(self, client: int, number: int) -> FloatVector:
+        """The mean of what the client's cluster sent in a round, as far as it was plain, NaN elsewhere."""
+        round_, _ = self.round_of(client, number)
+        data = self.folder.message(number, f"aggregate-{round_.cluster}")
         aggregate, slots = Aggregate.from_bytes(data, round_), np.full(round_.size, np.nan)
         if aggregate.plain.size and not self.config.padded:
             weight = round_.divisor(aggregate.contributors)
             slots[~aggregate.common.to_array()] = model_format(round_).decode(aggregate.plain, weight)
             slots[aggregate.mask.to_array()] = np.nan  # of these, the plain ones are not all
-        return _to_natural(slots, self.order(client, number - 1, None))
+        return _to_natural(slots, self.order(client, number, None))
 
     def stale(
         self, client: int, number: int, colluder: int | None, scale: float, *, aggregates: bool
@@ -220,10 +237,10 @@ class _Recording:
         if number == 0:
             return None
         try:
-            after, _ = self.upload_of(client, number - 1, colluder)
+            sent, _ = self.upload_of(client, number - 1, colluder)
         except InvalidInput:
             return None
-        return (self.model_before(client, number - 1, colluder, aggregates=aggregates) - after) / scale
+        return self.gradient(sent, self.model_before(client, number - 1, colluder, aggregates=aggregates), scale)
 
     def subtracted(self, client: int, number: int, colluder: int) -> FloatVector:
         """What is left of the cluster's sum when everybody else's values are taken from it: the client's own.
@@ -235,22 +252,24 @@ class _Recording:
         aggregate = Aggregate.from_bytes(self.folder.message(number, f"aggregate-{cluster}"), round_)
         form = model_format(round_)
         weight = round_.divisor(aggregate.contributors)
-        model = unseal_any(self.folder.message(number, f"opened-{cluster}"), "opened")[1]["model"]
-        rest = np.rint(model.astype(np.float64) * weight * 2.0**form.frac_bits)
+        mean = unseal_any(self.folder.message(number, f"opened-{cluster}"), "opened")[1]["moved"].astype(np.float64)
+        if self.clip is not None:
+            mean -= self.members(client, number)["moved"]
+        rest = np.rint(mean.astype(np.float64) * weight * 2.0**form.frac_bits)
         for other in aggregate.contributors:
             if other == client:
                 continue
             if other == colluder:
                 values = form.encode(self.own(other, number), round_.share(other)).astype(np.float64)
             else:
-                weights, _ = self.upload_of(other, number, colluder)
-                values = np.rint(weights * round_.share(other) * 2.0**form.frac_bits)
+                sent, _ = self.upload_of(other, number, colluder)
+                values = np.rint(sent * round_.share(other) * 2.0**form.frac_bits)
             rest = rest - round_.factor(other) * values
         return rest / (round_.share(client) * round_.factor(client) * 2.0**form.frac_bits)
 
     def own(self, client: int, number: int) -> FloatVector:
-        """What a client knows of itself: its weights."""
-        return unseal_any(self.folder.message(number, f"own-{client}"), "own")[1]["weights"].astype(np.float64)
+        """What a client knows of itself: what it sent, before encryption."""
+        return unseal_any(self.folder.message(number, f"own-{client}"), "own")[1]["sent"].astype(np.float64)
 
     def description(self, client: int) -> FloatVector | None:
         """Γ of the client's data at the initial model, where it was sent in the clear."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.config import RunConfig
 from sensecrypt.engines.budgets import measures_bandwidth
 from sensecrypt.engines.clock import Prices
@@ -19,7 +20,7 @@ from sensecrypt.engines.notes import grow
 from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.problem import Problem
 from sensecrypt.engines.runfolder import RunFolder
-from sensecrypt.engines.work import World
+from sensecrypt.engines.work import Vector, World
 from sensecrypt.engines.workers import Workers
 from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import InvalidInput
@@ -48,7 +49,8 @@ class Parties:
         world: what the clients have.
         workers: the processes that play them.
         samples: how many each client has.
-        size: parameters of the model.
+        initial: the model before the first round.
+        clip: the bound on an update's norm; None: clients send weights.
         intercept: stands between clients and aggregator, for tests.
     """
 
@@ -59,8 +61,14 @@ class Parties:
     world: World
     workers: Workers
     samples: Ints
-    size: int
+    initial: Vector
+    clip: float | None
     intercept: Intercept | None
+
+    @property
+    def size(self) -> int:
+        """Parameters of the model."""
+        return self.initial.size
 
     @property
     def ordered(self) -> bool:
@@ -83,6 +91,7 @@ class Parties:
             weights,
             attempt,
             factors if self.config.weighting == "server" else None,
+            self.clip if purpose == "model" else None,
         )
 
     def charge(self, server: Record, start: float, rest: str) -> None:
@@ -129,7 +138,8 @@ def gather(
         fix = "choose bandwidth declared, clustering auto, or layout prefix"
         raise InvalidInput("bandwidth", "is measured by an answer before the first round, and there is none", fix)
     initial = problem.build()
-    size = get_vector(initial).size
+    vector = get_vector(initial)
+    size = vector.size
     if policy.uses_ratio:
         block = min(get_profile(config.profile).slots, size)
         blocks_of(config.ratio, -(-size // block), block)  # refuses what would encrypt nothing
@@ -138,5 +148,8 @@ def gather(
     layers = {name: math.prod(shape) for name, shape in layout(initial)}
     data = dict(enumerate(problem.clients))
     world = World(config, problem.build, data, keys.clients, memo, always, padded=config.padded, layers=layers)
+    clip = clip_bound(config.clip, vector) if config.uploads == "updates" else None
     samples = np.array([len(labels) for _, labels in problem.clients])
-    return Parties(config, policy, folder, keys, world, Workers(world, config.workers), samples, size, intercept)
+    return Parties(
+        config, policy, folder, keys, world, Workers(world, config.workers), samples, vector, clip, intercept
+    )

@@ -45,7 +45,8 @@ def set_up(parties: Parties, initial: Vector) -> tuple[State, list[Record]]:
             grow(facts[client], {**each.facts, **noise_facts(parties.config, int(parties.samples[client]))})
             _measure(parties, client, each.facts, facts[client])
     count = int(labels.max()) + 1
-    state = State(0, labels, why, [initial] * count, [initial] * count, [None] * count)
+    unmoved = np.zeros_like(initial)
+    state = State(0, labels, why, [initial] * count, [unmoved] * count, [initial] * count, [None] * count)
     servers = []
     if parties.ordered or parties.policy.ranks_by == "jacobian":
         servers = [_first_ranking(parties, state, cluster, facts) for cluster in range(count)]

@@ -23,6 +23,7 @@ class State:
         labels: the cluster of each client.
         why: there are these clusters.
         vectors: the model of each cluster.
+        moved: how far each is from the initial model, as the key server tells it; or the same as `vectors`.
         exposed: what an adversary knows of each of them, for policies that ask.
         rankings: of each cluster's parameters, for policies that rank once.
     """
@@ -31,6 +32,7 @@ class State:
     labels: Ints
     why: str
     vectors: list[Vector]
+    moved: list[Vector]
     exposed: list[Vector]
     rankings: list[Ints | None]
 
@@ -39,6 +41,7 @@ class State:
         tensors: dict[str, np.ndarray[Any, Any]] = {"labels": self.labels}
         for cluster, vector in enumerate(self.vectors):
             tensors[f"vector-{cluster}"] = vector
+            tensors[f"moved-{cluster}"] = self.moved[cluster]
             tensors[f"exposed-{cluster}"] = self.exposed[cluster]
             more = {
                 "order": server.order(RUN_NAME, cluster),
@@ -67,6 +70,7 @@ def load_state(folder: RunFolder, server: KeyServer) -> State | None:
         labels,
         header["why"],
         [tensors[f"vector-{cluster}"] for cluster in clusters],
+        [tensors[f"moved-{cluster}"] for cluster in clusters],
         [tensors[f"exposed-{cluster}"] for cluster in clusters],
         [tensors.get(f"ranking-{cluster}") for cluster in clusters],
     )

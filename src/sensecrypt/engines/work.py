@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ import torch
 from torch import nn
 
 from sensecrypt import checks
+from sensecrypt.algo.clipping import clip_update
 from sensecrypt.algo.dp import clip_rows, dp_noise, sample_noise
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
@@ -30,14 +33,16 @@ from sensecrypt.models import get_vector, mean_gradient, sample_gradients, set_v
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
 from sensecrypt.policies.situation import Choice, Situation, spread_over
-from sensecrypt.protocol.client import Sealed, seal_map, seal_model, seal_sensitivity
+from sensecrypt.protocol.client import Sealed, model_format, seal_map, seal_model, seal_sensitivity
 from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.round import Round
 from sensecrypt.rng import derive_rng, derive_seed
-from sensecrypt.types import BoolVector
+from sensecrypt.types import BoolVector, Mask
 
 Vector = npt.NDArray[np.float32]
 Facts = dict[str, Any]
+Sent = Vector | checks.FloatVector  # a model, or an update
+_LOG = logging.getLogger("sensecrypt.client")
 JACOBIAN_SAMPLES = 200  # as many as the paper measures FedML-HE with
 
 
@@ -144,14 +149,14 @@ class Proposed:
 
 @dataclass(frozen=True, eq=False)
 class Done:
-    """What came of a task: messages and facts, or why there are none; its own weights only where messages are kept."""
+    """What came of a task: messages and facts, or why there are none; what it sent only where messages are kept."""
 
     client: int
     model: Sealed | None = None
     sensitivity: Sealed | None = None
     facts: Facts | None = None
     failure: str | None = None
-    own: Vector | None = None
+    own: Sent | None = None
 
 
 def describe_data(world: World, client: int, vector: Vector, sketch_seed: bytes | None) -> Described:
@@ -234,24 +239,49 @@ def propose_blocks(world: World, task: Task) -> Proposed:
 
 
 def play_round(world: World, task: Task) -> Done:
-    """Train, score, choose, encrypt; a failure of this client is told, not raised."""
+    """Train, score, choose, encrypt; a failure of this client is not raised.
+
+    Where clients send updates, one that fails sends a zero update: whether training works depends on its data, and
+    nobody is to see that. The reason is in this client's log, and in its facts if these stay on this machine.
+    """
     try:
-        return _play(world, task)
-    except SenseCryptError as error:
-        return Done(task.client, failure=str(error))
+        return _play(world, task, task.trained or _train(world, task))
+    except Exception as error:
+        told = isinstance(error, SenseCryptError)
+        if task.round.clip is None:
+            if not told:
+                raise
+            return Done(task.client, failure=str(error))
+        reason = str(error) if told else f"{type(error).__name__}: {error}"
+        _LOG.warning("round %d: a zero update is sent, because: %s", task.round.number, reason)
+    return _play_zero(world, task, reason)
 
 
-def _play(world: World, task: Task) -> Done:
-    trained = task.trained or _train(world, task)
+def _play_zero(world: World, task: Task, reason: str) -> Done:
+    """The upload of a client that could not train: nothing is learned, and as much encrypted as if it had."""
+    facts = {"train_seconds": 0.0, "sensitivity_seconds": 0.0} | ({} if world.discreet else {"failure": reason})
+    unmoved = Trained(task.vector, None, facts)
+    if _decides_by_shared(world, task) or not world.policy.needs_gradient:
+        with contextlib.suppress(SenseCryptError):
+            return _play(world, task, unmoved)
+    everything = Mask.prefix(task.round.blocks, size=task.round.size, block=task.round.block, order=task.order)
+    return _play(world, task, unmoved, Choice(everything))
+
+
+def _play(world: World, task: Task, trained: Trained, choice: Choice | None = None) -> Done:
     facts = dict(trained.facts)
     start = work_seconds()
-    choice = world.policy.choose(_situation(world, task, trained))
+    if choice is None:
+        choice = world.policy.choose(_situation(world, task, trained))
     facts["select_seconds"] = facts.get("select_seconds", 0.0) + work_seconds() - start
     world.key.meter.take()
     start = work_seconds()
     key, client = world.key, task.client
+    sent, clipped = _to_send(task, trained)
+    if clipped is not None and not world.discreet:
+        facts["clipped"] = clipped
     sealed = seal_model(
-        trained.weights,
+        sent,
         choice.mask,
         task.round,
         client=client,
@@ -278,8 +308,16 @@ def _play(world: World, task: Task) -> Done:
     }
     if world.layers is not None:
         facts["layers"] = encrypted_by_layer(choice.mask, world.layers)
-    own = trained.weights if world.config.messages == "keep" else None
+    own = sent if world.config.messages == "keep" else None
     return Done(client, sealed, refreshed, facts, own=own)
+
+
+def _to_send(task: Task, trained: Trained) -> tuple[Sent, bool | None]:
+    """What is encoded: the model, or the clipped update and whether it was longer than allowed."""
+    if task.round.clip is None:
+        return trained.weights, None
+    update = trained.weights.astype(np.float64) - task.vector
+    return clip_update(update, norm=task.round.clip, largest=model_format(task.round).largest)
 
 
 def _discreet(task: Task, choice: Choice) -> Facts:
@@ -337,9 +375,8 @@ def _situation(world: World, task: Task, trained: Trained) -> Situation:
     weights, gradient, gains = trained.weights, trained.gradient, None
     if gradient is not None and world.policy.propose is None:
         gains = sensitivity(_scored_at(world, task, weights), gradient).astype(np.float64)
-    if task.order is not None and task.profile is not None and world.policy.heeds_always:
-        # Members of a cluster decide by what they share: equal budgets give equal prefixes, and no block stands alone.
-        weights, gains = task.vector, spread_over(task.profile, task.order, task.round.block)
+    if _decides_by_shared(world, task):
+        weights, gains = task.vector, _shared_gains(task)
     return Situation(
         weights=weights,
         gradient=gradient,
@@ -364,10 +401,24 @@ def _situation(world: World, task: Task, trained: Trained) -> Situation:
     )
 
 
+def _decides_by_shared(world: World, task: Task) -> bool:
+    """Whether members decide by what their cluster shares: equal budgets give equal prefixes, no block stands alone."""
+    return task.order is not None and task.profile is not None and world.policy.heeds_always
+
+
+def _shared_gains(task: Task) -> checks.FloatVector | None:
+    """The cluster's mean sensitivity of every parameter, if it has an order."""
+    if task.order is None or task.profile is None:
+        return None
+    return spread_over(task.profile, task.order, task.round.block)
+
+
 def _gains(world: World, task: Task, trained: Trained, choice: Choice) -> checks.FloatVector | None:
     """|w·g| to tell the coverage with; for a method that does not need it, computed off the clock and only if asked."""
     gradient, scored = trained.gradient, _scored_at(world, task, trained.weights)
     if gradient is None:
+        if trained.weights is task.vector:  # training failed: what the cluster shares stands for the client's own
+            return _shared_gains(task)
         if choice.mask.blocks in (0, choice.mask.flags.size):
             return None
         samples = world.config.sensitivity_samples

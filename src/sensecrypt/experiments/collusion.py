@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.checks import FloatVector
 from sensecrypt.config import make_config
 from sensecrypt.drawing import sheet
@@ -126,19 +127,20 @@ def _clusters(run: RunFolder) -> Iterator[list[Member]]:
     labels = np.zeros(config.clients, dtype=np.int64) if checkpoint is None else checkpoint[1]["labels"]
     problem = configured_problem(config)
     samples = np.array([len(each) for _, each in problem.clients])
-    size = get_vector(problem.build()).size
+    initial = get_vector(problem.build())
+    size, clip = initial.size, clip_bound(config.clip, initial) if config.uploads == "updates" else None
     for cluster in np.unique(labels):
         places = [int(place) for place in np.flatnonzero(labels == cluster)]
         weights = {place: float(samples[place] / samples[places].sum()) for place in places}
         header, _ = unseal_any(run.message(0, f"upload-{places[0]}"), "upload")
         profile, attempt = get_profile(config.profile), int(header["attempt"])
         factors = {place: int(samples[place]) for place in places} if config.weighting == "server" else None
-        round_ = Round(header["run"], 0, int(cluster), "model", size, profile, weights, attempt, factors)
+        round_ = Round(header["run"], 0, int(cluster), "model", size, profile, weights, attempt, factors, clip)
         order = unseal_any(run.message(0, f"members-{cluster}"), "members")[1].get("order", np.arange(size))
         aggregate = Aggregate.from_bytes(run.message(0, f"aggregate-{cluster}"), round_)
-        model = unseal_any(run.message(0, f"opened-{cluster}"), "opened")[1]["model"].astype(np.float64)
+        mean = unseal_any(run.message(0, f"opened-{cluster}"), "opened")[1]["moved"].astype(np.float64)
         step = 2.0 ** model_format(round_).frac_bits
-        total = np.rint(model * round_.divisor(aggregate.contributors) * step)
+        total = np.rint(mean * round_.divisor(aggregate.contributors) * step)
         yield [_member(run, round_, place, order, total, step) for place in aggregate.contributors]
 
 
@@ -146,7 +148,7 @@ def _member(
     run: RunFolder, round_: Round, client: int, order: np.ndarray[Any, Any], total: FloatVector, step: float
 ) -> Member:
     upload = Upload.from_bytes(run.message(0, f"upload-{client}"), round_)
-    own = unseal_any(run.message(0, f"own-{client}"), "own")[1]["weights"].astype(np.float64)
+    own = unseal_any(run.message(0, f"own-{client}"), "own")[1]["sent"].astype(np.float64)
     slots = upload.mask.to_array()
     encrypted, plain = np.zeros(round_.size, dtype=bool), np.zeros(round_.size)
     encrypted[order] = slots

@@ -88,8 +88,23 @@ def read_ranking(data: bytes) -> Ranking:
         raise Rejected(f"an impossible order: {error.problem}") from None
 
 
+def seal_moved(moved: npt.NDArray[np.float32]) -> bytes:
+    """How far a cluster has moved, as it travels to a member: not who contributed, nor with which weight."""
+    return seal("moved", {}, {"moved": moved.astype("<f4")})
+
+
+def read_moved(data: bytes, size: int) -> npt.NDArray[np.float32]:
+    """The numbers in such a message, `size` of them and finite."""
+    _, arrays = unseal(data, "moved", header={}, tensors={"moved": (np.dtype("<f4"), 1)})
+    if arrays["moved"].size != size:
+        raise Rejected(f"{arrays['moved'].size:,} values, the model has {size:,}")
+    if not np.isfinite(arrays["moved"]).all():
+        raise Rejected("a model with values that are not finite")
+    return arrays["moved"].astype(np.float32)
+
+
 def seal_opened(opened: Opened, round_: Round) -> bytes:
-    """A cluster's opened sum as it travels to a member: values in their slot's width, as uploads have them."""
+    """A cluster's opened sum as the key server keeps it: values in their slot's width, as uploads have them."""
     values = opened.values.astype(f"<i{round_.profile.slot_bits // 8}")
     return seal("opened", _contribution(opened.contributors, opened.weight), {"values": values})
 

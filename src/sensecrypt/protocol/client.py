@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
 MODEL_FRACTION_BITS = {16: 10, 32: 24, 64: 24}  # the same for 32 and 64: packed and scalar give the same models
+_MOST_FRACTION_BITS = 24
 SENSITIVITY_FRACTION_BITS = {16: 14, 32: 30, 64: 30}
 
 
@@ -31,8 +33,15 @@ class Sealed:
 
 
 def model_format(round_: Round) -> FixedPoint:
-    """The fixed-point format of weights: ±128 in steps of 6·10⁻⁸ with 32-bit slots."""
-    return _format(round_, MODEL_FRACTION_BITS)
+    """The fixed-point format of weights and updates: ±128 in steps of 6·10⁻⁸ with 32-bit slots.
+
+    In 16-bit slots updates get the finest steps in which the largest of them fits.
+    """
+    form = _format(round_, MODEL_FRACTION_BITS)
+    if round_.clip is None or form.slot_bits > 16:
+        return form
+    finer = form.frac_bits + math.floor(math.log2(form.largest / round_.clip))
+    return replace(form, frac_bits=min(max(finer, 0), _MOST_FRACTION_BITS))
 
 
 def sensitivity_format(round_: Round) -> FixedPoint:
@@ -50,10 +59,10 @@ def seal_model(
     seed: bytes,
     padded: bool,
 ) -> Sealed:
-    """Encode a trained model, encrypt the blocks of `mask`, and sign for all of it.
+    """Encode a trained model or a clipped update, encrypt the blocks of `mask`, and sign for all of it.
 
     Args:
-        weights: the model, `round_.size` numbers.
+        weights: the model or the update, `round_.size` numbers.
         mask: what to encrypt, in blocks of the round's size; its order, if it has one, is the cluster's.
         round_: the round.
         client: who sends it.
@@ -82,11 +91,6 @@ def seal_map(
     values = model_format(round_).encode(scores, round_.share(client), name="scores")
     everything = Mask.prefix(round_.blocks, size=round_.size, block=round_.block)
     return _seal(values, everything, round_, client=client, key=key, seed=seed)
-
-
-def read_model(values: Ints, weight: float, round_: Round) -> npt.NDArray[np.float32]:
-    """The cluster's new model from the opened sum: divided by the weights of those who arrived."""
-    return model_format(round_).decode(values, weight).astype(np.float32)
 
 
 def _format(round_: Round, fraction_bits: dict[int, int]) -> FixedPoint:

@@ -17,7 +17,9 @@ _FIELDS = {
     "purpose": str,
     "size": int,
     "profile": str,
+    "clip": str,
 }
+_WHOLE_MODELS = "none"  # clip of a round whose members send models, not updates
 _TENSORS = {"clients": (np.dtype("<i8"), 1), "weights": (np.dtype("<f8"), 1)}
 
 
@@ -31,7 +33,9 @@ def describe_round(round_: Round) -> bytes:
         "clients": np.array(clients, dtype="<i8"),
         "weights": np.array([round_.weights[client] for client in clients], dtype="<f8"),
     }
-    return seal("round", {**round_.header, "size": round_.size, "profile": round_.profile.name}, tensors)
+    clip = _WHOLE_MODELS if round_.clip is None else round_.clip.hex()
+    fields = {**round_.header, "size": round_.size, "profile": round_.profile.name, "clip": clip}
+    return seal("round", fields, tensors)
 
 
 def read_round(data: bytes) -> Round:
@@ -45,6 +49,7 @@ def read_round(data: bytes) -> Round:
     if min(fields["round"], fields["attempt"], fields["cluster"]) < 0:
         raise Rejected("rounds, attempts and clusters are numbered from 0")
     try:
+        clip = None if fields["clip"] == _WHOLE_MODELS else float.fromhex(fields["clip"])
         return Round(
             fields["run"],
             fields["round"],
@@ -54,6 +59,9 @@ def read_round(data: bytes) -> Round:
             get_profile(fields["profile"]),
             dict(zip(clients.tolist(), weights.tolist(), strict=True)),
             fields["attempt"],
+            clip=clip,
         )
+    except (ValueError, OverflowError):
+        raise Rejected("an impossible round: clip is no number") from None
     except InvalidInput as error:
         raise Rejected(f"an impossible round: {error.argument} {error.problem}"[:200]) from None

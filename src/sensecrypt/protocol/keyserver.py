@@ -25,8 +25,9 @@ from sensecrypt.protocol.opening import open_aggregate
 from sensecrypt.protocol.receipts import PRIME, receipt, signable
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
+from sensecrypt.protocol.updates import within_clip
 
-MISMATCH = "the sum does not match the receipts: an upload is missing, doubled or altered"
+MISMATCH = "the sum does not match the receipts: an upload is missing, doubled, altered or not clipped"
 """All that is told about a sum that fails, whatever it decrypts to: more would answer questions about ciphertexts."""
 _RULES = SumRules()
 
@@ -95,6 +96,8 @@ class KeyServer:
         if not _verifies(encrypted, values, given, round_, self.receipt_seed(round_)) or not sound:
             raise Rejected(MISMATCH, code="receipts-mismatch")
         opened = Opened(values, round_.divisor(aggregate.contributors), aggregate.contributors)
+        if not within_clip(opened, round_):
+            raise Rejected(MISMATCH, code="receipts-mismatch")
         self._ledger.keep_opened(round_, opened)
         return opened
 

@@ -25,6 +25,7 @@ class Round:
         attempt: how often the round was started before.
         factors: n of every member, by which the aggregator multiplies what the member sends; None: members multiply
             by p themselves, before they encrypt.
+        clip: the bound on the L2 norm of every member's update; None: members send whole models.
     """
 
     run: str
@@ -36,6 +37,7 @@ class Round:
     weights: Mapping[int, float]
     attempt: int = 0
     factors: Mapping[int, int] | None = None
+    clip: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse a round that nobody could complete."""
@@ -45,6 +47,8 @@ class Round:
             raise InvalidInput("weights", "are not positive shares of 1", "pass n_i / Σ n_j of the members")
         if self.factors is not None:
             self._check_factors(self.factors)
+        if self.clip is not None:
+            checks.number("clip", self.clip, low=0.0, high=1e6, open_low=True)
 
     @property
     def block(self) -> int:

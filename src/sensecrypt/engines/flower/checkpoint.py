@@ -33,6 +33,7 @@ class FleetState:
         why: there are these clusters.
         size: parameters of the model.
         initial: SHA-256 of the initial model.
+        clip: the bound on updates that follows from it; None: clients send weights.
         labels: the cluster of each client; −1 as long as it has not come.
         samples: of each client; 0 likewise.
         rows: what described each client's data for clustering.
@@ -45,6 +46,7 @@ class FleetState:
     why: str
     size: int
     initial: str
+    clip: float | None
     labels: checks.IntVector
     samples: checks.IntVector
     rows: checks.FloatVector
@@ -78,6 +80,7 @@ class FleetState:
             "why": self.why,
             "size": self.size,
             "initial": self.initial,
+            "clip": "" if self.clip is None else self.clip.hex(),
         }
         tensors = {"labels": self.labels, "samples": self.samples, "rows": self.rows, "latest": self.latest}
         if self.bandwidths is not None:
@@ -96,7 +99,8 @@ def load_fleet_state(folder: RunFolder) -> FleetState | None:
     rest = {name: tensors[name] for name in ("labels", "samples", "rows", "latest")}
     if "bandwidths" in tensors:
         rest["bandwidths"] = tensors["bandwidths"]
-    return FleetState(int(header["round"]), header["why"], int(header["size"]), header["initial"], **rest)
+    clip = float.fromhex(header["clip"]) if header["clip"] else None
+    return FleetState(int(header["round"]), header["why"], int(header["size"]), header["initial"], clip, **rest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,7 +75,8 @@ class Aggregator:
         """What all members of a cluster agree on before a round."""
         weights = self.rules.weights({client: int(state.samples[client]) for client in state.members(cluster)})
         profile = get_profile(self.config.profile)
-        return Round(self.settings.run, number, cluster, purpose, state.size, profile, weights, attempt)
+        clip = state.clip if purpose == "model" else None
+        return Round(self.settings.run, number, cluster, purpose, state.size, profile, weights, attempt, clip=clip)
 
     def invite(self, round_: Round) -> tuple[set[int], list[set[int]]]:
         """The members to ask, and the parts of their sum."""

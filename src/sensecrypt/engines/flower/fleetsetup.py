@@ -29,6 +29,7 @@ from sensecrypt.policies import get_policy
 from sensecrypt.protocol.round import Round
 
 _PAUSE = 2.0
+_Start = tuple[int, str, float | None, int]  # what all clients must have alike
 _SAME = "give all the same code, model and seed"
 _LOG = logging.getLogger("sensecrypt.fleet")
 
@@ -54,7 +55,7 @@ def enrol_all(roster: Roster, settings: Settings, *, least: int) -> None:
 
 def cluster_fleet(roster: Roster, settings: Settings) -> tuple[FleetState, RunConfig]:
     """Clusters of those who are there; and the configuration with the devices that they told."""
-    agreeing, (size, initial, _) = _agreeing(roster)
+    agreeing, (size, initial, clip, _) = _agreeing(roster)
     count, config = settings.config.clients, settings.config
     labels, samples = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
     here = np.array(list(agreeing))
@@ -72,11 +73,11 @@ def cluster_fleet(roster: Roster, settings: Settings) -> tuple[FleetState, RunCo
     if measures_bandwidth(config):
         bandwidths = np.full(count, np.nan)
         bandwidths[here] = [roster.bandwidths[client] for client in agreeing]
-    state = FleetState(SETUP, why, size, initial, labels, samples, rows, latest, bandwidths)
+    state = FleetState(SETUP, why, size, initial, clip, labels, samples, rows, latest, bandwidths)
     return state, _with_devices(config, agreeing)
 
 
-def _agreeing(roster: Roster) -> tuple[dict[int, Enrolment], tuple[int, str, int]]:
+def _agreeing(roster: Roster) -> tuple[dict[int, Enrolment], _Start]:
     """The clients that start from one model, and what they share; one that differs cannot stop the others."""
     came = roster.enrolments
     start, often = Counter(_start(each) for each in came.values()).most_common(1)[0]
@@ -90,8 +91,8 @@ def _agreeing(roster: Roster) -> tuple[dict[int, Enrolment], tuple[int, str, int
     return {client: each for client, each in sorted(came.items()) if client not in others}, start
 
 
-def _start(enrolment: Enrolment) -> tuple[int, str, int]:
-    return enrolment.size, enrolment.initial, enrolment.row.size
+def _start(enrolment: Enrolment) -> _Start:
+    return enrolment.size, enrolment.initial, enrolment.clip, enrolment.row.size
 
 
 def place_newcomers(roster: Roster, state: FleetState) -> list[int]:
@@ -100,7 +101,7 @@ def place_newcomers(roster: Roster, state: FleetState) -> list[int]:
     for client, each in list(roster.enrolments.items()):
         if state.labels[client] >= 0:
             continue
-        if _start(each) != (state.size, state.initial, state.rows.shape[1]):
+        if _start(each) != (state.size, state.initial, state.clip, state.rows.shape[1]):
             roster.refuse(client, f"client {client} starts from another model than most; {_SAME}")
             continue
         centres = [state.rows[state.members(cluster)].mean(axis=0) for cluster in range(state.clusters)]

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable
 
 import numpy as np
 
 from sensecrypt import checks
+from sensecrypt.algo.clipping import check_start, clip_bound
 from sensecrypt.config import RunConfig
 from sensecrypt.engines.flower.diary import Diary
+from sensecrypt.engines.flower.laststart import LastStart
 from sensecrypt.engines.flower.messages import Assignment, Enrolment, facts_to_bytes
 from sensecrypt.engines.flower.party import LEAST_SHARE, Party
 from sensecrypt.engines.flower.proof import Statement, prove
@@ -42,13 +45,15 @@ from sensecrypt.errors import Rejected
 from sensecrypt.files import make_folder
 from sensecrypt.models import get_vector, layout, set_vector
 from sensecrypt.policies import get_policy
-from sensecrypt.protocol.client import read_model
 from sensecrypt.protocol.envelope import seal, unseal_any
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import model_of
 from sensecrypt.services.dkms.addresses import Place
 from sensecrypt.services.dkms.client import DkmsClient
 
 Load = Callable[[RunConfig, int], Share]
+NO_PART = "this client takes no part; the reason is in its own log"
+_LOG = logging.getLogger("sensecrypt.client")
 _NOISED = "noised.safetensors"  # what this client sends for clustering, where noise is added
 
 
@@ -65,6 +70,7 @@ class Member:
         self._share = load(config, self.client)
         initial = self._share.build()
         self._initial: Vector = get_vector(initial)
+        self._clip = clip_bound(config.clip, self._initial) if config.uploads == "updates" else None
         self._public = dkms.public_key(settings.run)
         key = MeteredKey(self._public, Meter(None), ahead=config.randomness == "ahead")
         always = always_of(config, initial, self._share.classes)
@@ -87,6 +93,7 @@ class Member:
             size=self._initial.size,
             samples=len(self._share.data[1]),
             initial=hashlib.sha256(self._initial.tobytes()).hexdigest(),
+            clip=self._clip,
             row=row,
             cpus=self._party.cpus,
             bandwidth=self._party.bandwidth,
@@ -120,7 +127,8 @@ class Member:
         round_ = self._round(assignment, "sensitivity")
         done = seal_ranking(self._world, self.client, self._initial, round_, self._dkms.receipt_seed(round_))
         if done.sensitivity is None:
-            raise Rejected(done.failure or "nothing came of it")
+            _LOG.warning("parameters are not ranked, because: %s", done.failure)
+            raise Rejected(NO_PART)
         self._dkms.send_receipt(done.sensitivity.receipt, round_)
         return {"sensitivity": done.sensitivity.upload, "facts": facts_to_bytes(done.facts or {})}
 
@@ -167,7 +175,8 @@ class Member:
 
     def _send(self, done: Done, round_: Round, after: Round | None, facts: Record) -> Parts:
         if done.model is None or done.facts is None:
-            raise Rejected(done.failure or "nothing came of it")
+            _LOG.warning("nothing is sent, because: %s", done.failure)
+            raise Rejected(NO_PART)
         share, least = done.facts["encrypted_share"], self._least_share
         if share < least:
             told = f"{share:.0%} would be encrypted, this client wants {least:.0%}"
@@ -189,16 +198,25 @@ class Member:
 
     def _round(self, assignment: Assignment, purpose: str, *, after: int = 0) -> Round:
         number, attempt = assignment.number + after, assignment.attempt
-        return self._dkms.round(Place(self._settings.run, number, assignment.cluster, purpose, attempt))
+        round_ = self._dkms.round(Place(self._settings.run, number, assignment.cluster, purpose, attempt))
+        if purpose == "model" and round_.clip != self._clip:
+            bound = "none" if self._clip is None else f"{self._clip:g}"
+            raise Rejected(f"the round bounds updates by {round_.clip or 'nothing'}, this client by {bound}")
+        return round_
 
     def _start(self, assignment: Assignment) -> tuple[Vector, int]:
-        """The model to start from, and how many bytes came for it."""
+        """The model to start from, checked against the last one, and how many bytes came for it."""
+        last = LastStart(self._party.state / self._settings.run)
         if assignment.start is None:
             return self._initial, 0
         number, attempt = assignment.start
         round_ = self._dkms.round(Place(self._settings.run, number, assignment.cluster, "model", attempt))
-        opened = self._dkms.model(round_)
-        return read_model(opened.values, opened.weight, round_), opened.values.size * round_.profile.slot_bits // 8
+        moved = self._dkms.moved(round_)
+        if self._clip is not None:
+            before, then = last.read(size=moved.size)
+            check_start(moved, before, norm=self._clip, rounds=max(number - then, 0))
+            last.write(moved, number)
+        return model_of(self._initial, moved, round_), moved.nbytes
 
     def _accuracy(self, vector: Vector) -> float:
         model = self._share.build()

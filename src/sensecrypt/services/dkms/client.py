@@ -13,13 +13,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from sensecrypt import checks
 from sensecrypt._version import __version__
 from sensecrypt.crypto.publicfile import AnyPublicKey, public_key
 from sensecrypt.errors import MissingExtra, Refused, Unreachable
 from sensecrypt.protocol.answers import (
     Acknowledgement,
-    read_opened,
+    read_moved,
     read_ranking,
     read_seed,
     read_sketch,
@@ -27,7 +30,6 @@ from sensecrypt.protocol.answers import (
 )
 from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.ledger import Ranking
-from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
 from sensecrypt.services.dkms.addresses import (
     MESSAGE_TYPE,
@@ -155,9 +157,9 @@ class DkmsClient:
         address = f"{round_address(round_)}/aggregate"
         return Acknowledgement.from_bytes(self._ask("PUT", address, body=aggregate, read_seconds=OPEN_SECONDS))
 
-    def model(self, round_: Round) -> Opened:
-        """The opened sum of this client's cluster."""
-        return read_opened(self._ask("GET", f"{round_address(round_)}/model"), round_)
+    def moved(self, round_: Round) -> npt.NDArray[np.float32]:
+        """How far this client's cluster has moved after the round; `protocol.updates.model_of` makes its model."""
+        return read_moved(self._ask("GET", f"{round_address(round_)}/model"), round_.size)
 
     def _json(self, method: str, address: str, *, json: Any = None) -> dict[str, Any]:
         answer = self._send(method, address, json=json)

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
+
 from sensecrypt.checks import FloatVector
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.answers import read_ranking, read_sketch, seal_opened, seal_ranking, seal_sketch
+from sensecrypt.protocol.answers import (
+    read_moved,
+    read_ranking,
+    read_sketch,
+    seal_moved,
+    seal_opened,
+    seal_ranking,
+    seal_sketch,
+)
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.messages import Receipt
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import moved_after
 from sensecrypt.services.dkms.addresses import Place, place_of
 from sensecrypt.services.dkms.audit import Facts
 from sensecrypt.services.dkms.certificates import Identity
@@ -122,7 +134,10 @@ class DatabaseLedger:
     def keep_opened(self, round_: Round, opened: Opened) -> None:
         """The sum, sealed, with the audit line that it was decrypted; the pads of all attempts go. All or nothing."""
         place = place_of(round_)
-        result = self._sealer.seal(seal_opened(opened, round_), "opened", *place.round)
+        kept = (
+            seal_moved(self._moved_after(opened, round_)) if place.purpose == "model" else seal_opened(opened, round_)
+        )
+        result = self._sealer.seal(kept, "opened", *place.round)
         who = ",".join(map(str, opened.contributors))
 
         def work(transaction: Transaction) -> None:
@@ -136,8 +151,22 @@ class DatabaseLedger:
 
         self._store.run(work)
 
+    def _moved_after(self, opened: Opened, round_: Round) -> npt.NDArray[np.float32]:
+        """How far the cluster has moved, from where it was after its latest round that was opened before this one."""
+        sql = (
+            "SELECT number FROM openings WHERE (run, cluster, purpose) = (?, ?, 'model') AND number < ? "
+            "AND result IS NOT NULL ORDER BY number DESC LIMIT 1"
+        )
+        where = (round_.run, round_.cluster, round_.number)
+        latest = self._store.run(lambda transaction: transaction.row(sql, *where))
+        before = None
+        if latest is not None and round_.clip is not None:
+            kept = self.result(replace(place_of(round_), number=latest[0]))
+            before = None if kept is None else read_moved(kept, round_.size)
+        return moved_after(before, opened, round_)
+
     def result(self, place: Place) -> bytes | None:
-        """The opened sum as it travels to members, if there is one."""
+        """What came of a round's sum, if it was opened: of a model, as it travels to members."""
         sql = f"SELECT result FROM openings {_OPENING}"  # noqa: S608  (constants)
         row = self._store.run(lambda transaction: transaction.row(sql, *place.round))
         if row is None or row[0] is None:

@@ -1,0 +1,53 @@
+"""From a decrypted sum of updates to the cluster's next model.
+
+Members send updates, and the key server never has a model. So it hands out how far the cluster has moved from the
+initial model, which every member makes itself: a client that missed rounds needs one message, not one per round. Where
+members send whole models, the mean of these is handed out in its place.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt import checks
+from sensecrypt.protocol.client import model_format
+from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.round import Round
+
+Vector = npt.NDArray[np.float32]
+_ROUNDING = 1e-6
+
+
+def moved_after(before: Vector | None, opened: Opened, round_: Round) -> Vector:
+    """How far the cluster has moved after this round; the mean of the models where members send models.
+
+    Args:
+        before: how far it had moved before; None: not at all.
+        opened: the round's sum.
+        round_: the round.
+    """
+    mean = model_format(round_).decode(opened.values, opened.weight)
+    if round_.clip is not None and before is not None:
+        mean += before
+    return mean.astype(np.float32)
+
+
+def model_of(initial: Vector, moved: Vector, round_: Round) -> Vector:
+    """The cluster's model from what `moved_after` returned."""
+    if round_.clip is None:
+        return moved
+    return (initial.astype(np.float64) + moved).astype(np.float32)
+
+
+def within_clip(opened: Opened, round_: Round) -> bool:
+    """Whether clipped updates of these contributors can have this mean; always, where members send models."""
+    if round_.clip is None or round_.purpose != "model":
+        return True
+    form = model_format(round_)
+    mean: checks.FloatVector = form.decode(opened.values, opened.weight)
+    steps = len(opened.contributors) * math.sqrt(round_.size) / 2  # each client rounds each value by half a step
+    rounding = math.ldexp(steps, -form.frac_bits) / min(1.0, opened.weight)
+    return float(np.linalg.norm(mean)) <= round_.clip * (1 + _ROUNDING) + rounding

@@ -51,7 +51,7 @@ def fleet(run) -> Path:
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
     rows = np.random.default_rng(0).normal(size=(8, 16)) + 10 * labels[:, None]
     latest = np.array([[2, 0], [2, 0]])
-    FleetState(3, "as it came", 100, "", labels, np.ones(8, dtype=np.int64), rows, latest).save(RunFolder(run))
+    FleetState(3, "as it came", 100, "", None, labels, np.ones(8, dtype=np.int64), rows, latest).save(RunFolder(run))
     for absent in (run / "map.json", *run.glob("model-*")):
         absent.unlink()
     outcome = {"model_sha256": ["a", "b"], "clusters": labels.tolist(), "why": "as it came", "wall_seconds": 3.0}

@@ -31,10 +31,10 @@ logs come out, batch by batch, and 100 networks with 10 batches each were chosen
 networks differ. Most items ran on one choice of seeds.
 Rows that are older than preset `paper` as it is now (decision 15) and than sketches of square roots (decision 3):
 `ladder`, `frontier`, `layouts`, `collusion`, `noisy-clustering`, `similarity`, `reconstruction`, `taylor`, `schemes`,
-`fedml-he` and `anchors`. They attack or time single uploads, or study sensitivities; what they mean by preset `paper` is
-a share that they state themselves. Of these, `ladder`, `frontier`, `collusion` and `reconstruction` were measured with
-pads (decision 13) in place, the others before there were any: the default preset then sent its rest in the clear. That
-changes what is seen of it, not its models, which are the same to the byte, and its times by milliseconds.
+`fedml-he` and `anchors`. They attack or time single uploads, or study sensitivities; what they mean by preset `paper`
+is a share that they state themselves. Of these, `ladder`, `frontier`, `collusion` and `reconstruction` were measured
+with pads (decision 13) in place, the others before: the default preset then sent its rest in the clear. That changes
+what is seen of it, not its models, which are the same to the byte, and its times by milliseconds.
 """
 
 

@@ -29,8 +29,8 @@ that the number of local steps decides the outcome. Rates of training in `simila
 authors' public code and logs; that images were cropped and mirrored in most of them was found by trying what makes the
 logs come out, batch by batch, and 100 networks with 10 batches each were chosen after 20 with 50 had shown how far
 networks differ. Most items ran on one choice of seeds.
-`ladder`, `collusion` and `uneven-data` are older than sketches of square roots (decision 3); `ladder` and `collusion` are
-older than preset `paper` as it is now (decision 15), and state the shares that they attack.
+`ladder` and `uneven-data` are older than sketches of square roots (decision 3); `ladder` is older than preset `paper`
+as it is now (decision 15), and states the shares that it attacks.
 """
 
 

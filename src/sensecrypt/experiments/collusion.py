@@ -41,7 +41,7 @@ PART, COVERED = "default, budgets by CPUs, rest plain", "default, budgets by CPU
 PADDED, PAPER_PADDED = "default, budgets by CPUs", "preset paper, rest padded"
 PROTOCOLS: dict[str, dict[str, Any]] = {
     PAPER: {"preset": "paper"},
-    PAPER_PADDED: {"preset": "paper", "rest": "padded"},
+    PAPER_PADDED: {"preset": "paper", "rest": "padded", "key_mode": "dkms"},
     DEFAULT: {"preset": "default"},
     PADDED: {"preset": "default", "budget": "paper"},
     PART: {"preset": "default", "budget": "paper", "rest": "plain"},

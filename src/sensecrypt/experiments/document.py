@@ -29,12 +29,8 @@ that the number of local steps decides the outcome. Rates of training in `simila
 authors' public code and logs; that images were cropped and mirrored in most of them was found by trying what makes the
 logs come out, batch by batch, and 100 networks with 10 batches each were chosen after 20 with 50 had shown how far
 networks differ. Most items ran on one choice of seeds.
-Rows that are older than preset `paper` as it is now (decision 15) and than sketches of square roots (decision 3):
-`ladder`, `frontier`, `layouts`, `collusion`, `noisy-clustering`, `similarity`, `reconstruction`, `taylor`, `schemes`,
-`fedml-he` and `anchors`. They attack or time single uploads, or study sensitivities; what they mean by preset `paper`
-is a share that they state themselves. Of these, `ladder`, `frontier`, `collusion` and `reconstruction` were measured
-with pads (decision 13) in place, the others before: the default preset then sent its rest in the clear. That changes
-what is seen of it, not its models, which are the same to the byte, and its times by milliseconds.
+`ladder` and `uneven-data` are older than sketches of square roots (decision 3); `ladder` is older than preset `paper`
+as it is now (decision 15), and states the shares that it attacks.
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from sensecrypt._version import __version__
 from sensecrypt.errors import Refused
@@ -181,13 +183,29 @@ def _add_rounds(app: FastAPI, service: KeyService) -> None:
             return _Message(await asyncio.to_thread(service.open_aggregate, data, place, who))
 
     @app.get(ROUND + "/model", response_class=_Message)
-    def get_model(place: Where, who: Annotated[Identity, Depends(_client)]) -> Response:
+    async def get_model(place: Where, who: Annotated[Identity, Depends(_client)]) -> Response:
         """Your cluster's opened sum. For members."""
-        return _Message(service.model(place, who))
+        with contextlib.ExitStack() as stack:
+            size = await asyncio.to_thread(service.model_bytes, place, who)
+            stack.enter_context(service.answers.held(place, size, f"{who.role} {who.name}"))
+            result = await asyncio.to_thread(service.model, place, who)
+            return _Held(result, stack.pop_all())
 
 
 class _Message(Response):
     media_type = MESSAGE_TYPE
+
+
+class _Held(_Message):
+    """An answer that gives back what it holds once it is sent, or is not to be sent any more."""
+
+    def __init__(self, content: bytes, stack: contextlib.ExitStack) -> None:
+        super().__init__(content)
+        self._stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._stack:
+            await super().__call__(scope, receive, send)
 
 
 async def read_body(request: Request, limit: int) -> bytes:

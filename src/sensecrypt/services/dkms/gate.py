@@ -5,8 +5,9 @@ Written against ASGI itself, so that nothing of a request is parsed, and no body
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
 
 from sensecrypt._version import __version__
@@ -30,6 +31,7 @@ _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 ]
+_PIECE = 1 << 16
 _log = logging.getLogger("sensecrypt.dkms")
 
 
@@ -48,7 +50,14 @@ class Gate:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", []), *_HEADERS]
                 self._metrics.count("requests", label=f'status="{message["status"]}"')
-            await send(message)
+            for piece in _pieces(message):
+                try:
+                    async with asyncio.timeout(self._policy.write_seconds):
+                        await send(piece)
+                except TimeoutError:  # its peer does not read
+                    self._metrics.count("answers_given_up")
+                    scope["state"]["abort"]()
+                    return
 
         try:
             if scope["path"] not in OPEN_TO_ALL:
@@ -76,3 +85,14 @@ class Gate:
             reason = f"this service speaks protocol {PROTOCOL} (sensecrypt {__version__}), the request another"
             raise refused("other-version", reason)
         return who
+
+
+def _pieces(message: MutableMapping[str, Any]) -> Iterator[MutableMapping[str, Any]]:
+    """A body in pieces: what a peer has not read yet is not copied into its connection's buffer."""
+    body = message.get("body", b"")
+    if len(body) <= _PIECE:
+        yield message
+        return
+    for start in range(0, len(body), _PIECE):
+        more = start + _PIECE < len(body) or message.get("more_body", False)
+        yield {**message, "body": bytes(body[start : start + _PIECE]), "more_body": more}

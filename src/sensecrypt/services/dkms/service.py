@@ -28,10 +28,11 @@ from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import LEAST_OF_EVEN, SumRules
 from sensecrypt.services.dkms.addresses import Place, place_of
+from sensecrypt.services.dkms.answers import Answers
 from sensecrypt.services.dkms.certificates import Identity
 from sensecrypt.services.dkms.folder import Folder
 from sensecrypt.services.dkms.ledger import DatabaseLedger
-from sensecrypt.services.dkms.limits import Buckets
+from sensecrypt.services.dkms.limits import Buckets, Repeated
 from sensecrypt.services.dkms.metrics import Metrics
 from sensecrypt.services.dkms.openings import Openings
 from sensecrypt.services.dkms.policy import Policy
@@ -62,6 +63,8 @@ class KeyService:
         self._registering, self._keeping = threading.Lock(), threading.Lock()
         self._rounds: dict[tuple[str, int, int, str], threading.Lock] = {}
         self._models: dict[Place, bytes] = {}
+        self.answers = Answers(policy.answer_megabytes * 1_000_000)
+        self._handed = Repeated(per_minute=policy.lines_per_minute)
         self._keys: dict[str, VaultKey] = {}
 
     # What an admin asks for.
@@ -166,7 +169,7 @@ class KeyService:
     def receipt_seed(self, place: Place, who: Identity) -> bytes:
         """The members' shared seed for a round's receipts."""
         run, round_ = self._own(place, who)
-        self._note_handed("receipt-seed", who, facts_of(place))
+        self._note_handed("receipt-seed", who, place)
         return seal_seed(self._server(run, who).receipt_seed(round_))
 
     def order(self, place: Place, who: Identity) -> bytes:
@@ -175,7 +178,7 @@ class KeyService:
         ranking = self._ledger(who).ranking_of(round_)
         if ranking is None:
             raise refused("no-order", "this round has no order of the parameters")
-        self._note_handed("order", who, facts_of(place))
+        self._note_handed("order", who, place)
         return seal_ranking(ranking)
 
     def take_receipt(self, data: bytes, place: Place, who: Identity) -> None:
@@ -190,19 +193,24 @@ class KeyService:
             return
         self.metrics.count("receipts")
 
+    def model_bytes(self, place: Place, who: Identity) -> int:
+        """How long the answer with a member's model is, at most."""
+        run, _ = self._own(place, who)
+        return run.size * get_profile(run.profile).slot_bits // 8 + _HEADER_BYTES
+
     def model(self, place: Place, who: Identity) -> bytes:
         """The opened sum of a member's own cluster."""
         self._own(place, who)
-        result = self._models.get(place)
-        if result is None:
-            result = self._ledger(who).result(place) if place.purpose == "model" else None
+        with self._keeping:  # one at a time: many who ask at once get one copy
+            result = self._models.get(place)
             if result is None:
-                raise refused("not-opened", "this round has no opened model")
-            with self._keeping:
+                result = self._ledger(who).result(place) if place.purpose == "model" else None
+                if result is None:
+                    raise refused("not-opened", "this round has no opened model")
                 while len(self._models) >= _KEPT_MODELS:
                     self._models.pop(next(iter(self._models)))
                 self._models[place] = result
-        self._note_handed("model", who, facts_of(place))
+        self._note_handed("model", who, place)
         self.metrics.count("models_handed_out")
         return result
 
@@ -305,8 +313,12 @@ class KeyService:
         known = replace(receipt, pad=None) if ledger.was_opened(round_) else receipt
         return ledger.receipts(round_).get(receipt.client) == known
 
-    def _note_handed(self, what: str, who: Identity, where: dict[str, str | int] | dict[str, str]) -> None:
-        self.store.note({"event": "handed-out", "what": what, "role": who.role, "name": who.name, **where})
+    def _note_handed(self, what: str, who: Identity, place: Place) -> None:
+        """The first time always; of the same again so many lines per minute."""
+        skipped = self._handed.passes(f"{who.role} {who.name}", f"{what} {who.role} {who.name} {place}")
+        if skipped is not None:
+            facts = {"event": "handed-out", "what": what, "role": who.role, "name": who.name, **facts_of(place)}
+            self.store.note({**facts, **({"and_more_before": skipped} if skipped else {})})
 
 
 def _wait_for_tick(start: float) -> None:

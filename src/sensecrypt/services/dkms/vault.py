@@ -20,6 +20,7 @@ from sensecrypt.crypto.keyfile import AnySecretKey, read_secret, write_secret
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.services.dkms.processes import forbid_core_dumps
 
 _MOST_KEYS = 16  # kept in memory; each is read again when it is needed again
 
@@ -70,6 +71,7 @@ def serve(connection: Connection) -> None:
 
 def main(handle: int) -> None:
     """The process: ends when the service does, even in the middle of a decryption."""
+    forbid_core_dumps()  # again: a new program may be dumped
     parent = os.getppid()
 
     def watch(*_: Any) -> None:

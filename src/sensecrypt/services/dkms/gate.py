@@ -13,7 +13,7 @@ from typing import Any
 from sensecrypt._version import __version__
 from sensecrypt.errors import Refused
 from sensecrypt.services.dkms.addresses import PROTOCOL, PROTOCOL_HEADER
-from sensecrypt.services.dkms.certificates import Identity, identity_of
+from sensecrypt.services.dkms.certificates import identity_of
 from sensecrypt.services.dkms.limits import Buckets
 from sensecrypt.services.dkms.metrics import Metrics
 from sensecrypt.services.dkms.policy import Policy
@@ -61,7 +61,7 @@ class Gate:
 
         try:
             if scope["path"] not in OPEN_TO_ALL:
-                scope["state"]["who"] = self._admit(scope)
+                self._admit(scope)
         except Refused as error:
             response = await self._refusals.answer(error, scope)
             await response(scope, receive, sending)
@@ -71,11 +71,12 @@ class Gate:
         except Exception as error:  # it was answered with status 500 already
             _log.error("%s %s failed: %s", scope["method"], scope["path"][:200], type(error).__name__, exc_info=True)
 
-    def _admit(self, scope: Scope) -> Identity:
+    def _admit(self, scope: Scope) -> None:
+        """Put into the request's state who asks; raise if it may not."""
         certificate = scope["state"].get("certificate")
         if certificate is None:
             raise refused("no-certificate", "the connection has no client certificate")
-        who = identity_of(certificate)
+        who = scope["state"]["who"] = identity_of(certificate)
         if who.name in self._policy.denied:
             raise refused("denied", f"{who.name} is shut out")
         if not self._requests.take(f"{who.role} {who.name}"):
@@ -84,7 +85,6 @@ class Gate:
         if spoken is not None and spoken != PROTOCOL.encode():
             reason = f"this service speaks protocol {PROTOCOL} (sensecrypt {__version__}), the request another"
             raise refused("other-version", reason)
-        return who
 
 
 def _pieces(message: MutableMapping[str, Any]) -> Iterator[MutableMapping[str, Any]]:

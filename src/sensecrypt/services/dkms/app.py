@@ -53,12 +53,18 @@ class RunRequest(BaseModel):
     members: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Annotated[str, Field(pattern=NAME)]] = Field(
         min_length=1, description="the certificate's name of every client, by the client's number"
     )
+    aggregators: list[Annotated[str, Field(pattern=NAME)]] = Field(
+        min_length=1, max_length=100, description="names of the certificates that may register its rounds and sums"
+    )
     min_contributors: int = Field(default=2, ge=1, le=_MOST, description="the fewest clients in a sum")
     quorum: float = Field(
         default=0.5, gt=0, le=1, description="the least part of a cluster's weight, and of its clients, in a sum"
     )
     first: list[tuple[int, int]] = Field(
         default=[], max_length=10_000, description="ranges [start, stop) of parameters that come first in every order"
+    )
+    rounds: int | None = Field(
+        default=None, ge=1, le=_MOST, description="how many it has: its key is destroyed after the last"
     )
 
 
@@ -114,9 +120,14 @@ def _add_runs(app: FastAPI, service: KeyService) -> None:
         except ValidationError as error:
             raise refused("invalid-request", _told(error.errors(include_input=False, include_url=False))) from None
         members = {int(number): name for number, name in sorted(asked.members.items(), key=lambda item: int(item[0]))}
-        return service.register_run(
-            Run(run, asked.size, asked.profile, members, asked.min_contributors, asked.quorum, asked.first), who
-        )
+        fields = asked.model_dump(exclude={"members", "aggregators"})
+        return service.register_run(Run(run, members=members, aggregators=sorted(asked.aggregators), **fields), who)
+
+    @app.delete(RUN)
+    def end_run(run: RunName, who: Annotated[Identity, Depends(_allow("admin"))]) -> dict[str, bool]:
+        """End a run: its secret key is destroyed, and members keep what was opened. For admins."""
+        service.end_run(run, who)
+        return {"ended": True}
 
     @app.get(RUN)
     def get_run(run: RunName, who: Annotated[Identity, Depends(_parties)]) -> dict[str, Any]:
@@ -177,7 +188,7 @@ def _add_rounds(app: FastAPI, service: KeyService) -> None:
     @app.put(ROUND + "/aggregate", response_class=_Message, openapi_extra=_MESSAGE_BODY)
     async def put_aggregate(place: Where, request: Request, who: Annotated[Identity, Depends(_aggregator)]) -> Response:
         """Submit the sum: decrypted once, verified, acknowledged. For the aggregator."""
-        limit = await asyncio.to_thread(service.aggregate_limit, place)
+        limit = await asyncio.to_thread(service.aggregate_limit, place, who)
         with service.place_in_line():
             data = await read_body(request, limit)
             return _Message(await asyncio.to_thread(service.open_aggregate, data, place, who))

@@ -25,7 +25,7 @@ class Peer:
     """
 
     address: str
-    drop: Callable[[], None]
+    drop: Callable[[], object]
     is_busy: Callable[[], bool] = lambda: False
     share: Share | None = None
     holder: str = ""

@@ -134,8 +134,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Instead of uvicorn's own, which accepts without limits."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS))
-        self.servers = [  # type: ignore[assignment]  # of which uvicorn asks to close and to have closed
-            Listener(
+        self.servers = [
+            Listener(  # type: ignore[misc]  # of a server, uvicorn asks to close and to have closed
                 each,
                 self._context,
                 self._connections,

@@ -237,7 +237,8 @@ def connect(database: Path, *, read_only: bool = False) -> sqlite3.Connection:
     if version != schema.VERSION:
         connection.close()
         problem = f"is of version {version}, this program writes version {schema.VERSION}"
-        raise ServiceError(str(database), problem, "use the version of sensecrypt that wrote it")
+        fix = "use the version of sensecrypt that wrote it, or make a new folder for new runs: sensecrypt dkms init"
+        raise ServiceError(str(database), problem, fix)
     return connection
 
 

@@ -129,7 +129,7 @@ def run(
         middle = median(took["service"]), median(took["bare"])
         at, tags = (np.percentile(each, [50, 99]).tolist() for each in (waited, tagged))
         memory = running.memory_megabytes()
-        return Report(parameters, blocks, workers, *middle, clients, *at, sizes[0], *tags, memory)
+        return Report(parameters, blocks, workers, *middle, clients, at[0], at[1], sizes[0], tags[0], tags[1], memory)
 
 
 class _Rounds:

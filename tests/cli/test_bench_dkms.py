@@ -14,4 +14,6 @@ def test_both_sides_are_measured_in_one_run():
     assert (report["parameters"], report["ciphertexts"], report["clients"]) == (500, 8, 5)
     assert min(report["service_seconds"], report["bare_seconds"]) > 0
     assert report["fetch_p99_seconds"] >= report["fetch_p50_seconds"] > 0
+    assert report["tag_p99_seconds"] >= report["tag_p50_seconds"] > 0
+    assert report["memory_megabytes"] > 10
     assert report["fetch_bytes"] == 2000

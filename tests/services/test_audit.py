@@ -18,6 +18,12 @@ from sensecrypt.services.dkms.folder import Folder, verify_log
 from sensecrypt.services.dkms.store import Store
 
 
+def append(log, line: str) -> None:
+    file = audit.LogFile(log)
+    file.append([line])
+    file.close()
+
+
 @pytest.fixture(autouse=True)
 def cheap_root(monkeypatch):
     monkeypatch.setattr(sealing, "create_root", lambda path, passphrase: path.write_text("{}"))
@@ -87,7 +93,7 @@ def test_lines_added_with_a_correct_chain_are_noticed_as_well(folder):
     from datetime import UTC, datetime
 
     forged, _ = audit.next_line(head, {"event": "test"}, datetime.now(UTC))
-    audit.append(folder.log, [forged])
+    append(folder.log, forged)
     assert "has 11 lines, the database knows of 10: lines were added" in check(folder).output
     with pytest.raises(AuditFailed, match="lines were added"):
         Store(folder.database, folder.log)
@@ -162,7 +168,7 @@ def test_after_a_failed_write_nothing_is_granted_any_more(folder, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(audit, "append", fail)
+        patch.setattr(audit.LogFile, "append", fail)
         for _ in range(2):
             with pytest.raises(Exception, match="cannot write its state") as refusal:
                 store.note({"event": "test"})
@@ -179,7 +185,7 @@ def test_a_clock_that_was_set_back_is_told(folder):
     from datetime import UTC, datetime, timedelta
 
     line, after = audit.next_line(head, {"event": "test"}, datetime.now(UTC) + timedelta(hours=2))
-    audit.append(folder.log, [line])
+    append(folder.log, line)
     with sqlite3.connect(folder.database) as connection:
         connection.execute("UPDATE audit_head SET number = ?, digest = ?", (after.number, after.digest))
     connection.close()

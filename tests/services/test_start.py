@@ -103,10 +103,12 @@ def test_expired_and_future_certificates_of_clients_are_refused_and_written_down
 def test_state_of_another_version(tmp_path, pki):
     server = make_server(tmp_path / "service", pki)
     with sqlite3.connect(server.folder.database) as connection:
-        connection.execute("PRAGMA user_version = 7")
+        connection.execute("PRAGMA user_version = 2")  # the version before: runs that name no aggregator
     connection.close()
+    before = server.folder.database.read_bytes(), server.folder.log.read_bytes()
     line = attempt(server.command())
-    assert "is of version 7, this program writes version 2; use the version of sensecrypt that wrote it" in line
+    assert "is of version 2, this program writes version 3; use the version of sensecrypt that wrote it" in line
+    assert (server.folder.database.read_bytes(), server.folder.log.read_bytes()) == before
 
 
 def test_no_state_damaged_state_and_a_wrong_passphrase(tmp_path, pki):

@@ -48,6 +48,9 @@ class Report:
         fetch_p50_seconds: what half of them wait at most.
         fetch_p99_seconds: what 99 of 100 wait at most.
         fetch_bytes: of a model.
+        tag_p50_seconds: what half of the clients wait at most for a seed and for their tag to be taken, all at once.
+        tag_p99_seconds: what 99 of 100 wait at most.
+        memory_megabytes: of the service's process, at its highest.
     """
 
     parameters: int
@@ -59,6 +62,9 @@ class Report:
     fetch_p50_seconds: float
     fetch_p99_seconds: float
     fetch_bytes: int
+    tag_p50_seconds: float
+    tag_p99_seconds: float
+    memory_megabytes: float
 
     @property
     def ratio(self) -> float:
@@ -71,9 +77,16 @@ class _Running:
     """A service of its own for the measurement."""
 
     url: str
+    process: int
     folder: Folder
     pki: Path
     passphrase: str
+
+    def memory_megabytes(self) -> float:
+        """The most that its process has had so far; 0 where the system does not tell."""
+        status = Path(f"/proc/{self.process}/status")
+        lines = status.read_text().splitlines() if status.exists() else []
+        return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
 
     def party(self, role: str, name: str) -> DkmsClient:
         if not (self.pki / f"{name}.crt").exists():
@@ -109,11 +122,14 @@ def run(
                 took["service"].append(service)
                 took["bare"].append(time.perf_counter() - start)
         on_step(f"{clients} clients at once")
-        waited, size = _crowd(running, round_, clients)
+        waited, sizes = _crowd(running, clients, lambda _, party: _model_bytes(party, round_))
+        tagging = rounds.register(repeats + 1)
+        tagged, _ = _crowd(running, clients, lambda number, party: _tag(party, tagging, number))
         blocks = rounds.aggregate.mask.blocks
         middle = median(took["service"]), median(took["bare"])
-        at = np.percentile(waited, [50, 99]).tolist()
-        return Report(parameters, blocks, workers, *middle, clients, at[0], at[1], size)
+        at, tags = (np.percentile(each, [50, 99]).tolist() for each in (waited, tagged))
+        memory = running.memory_megabytes()
+        return Report(parameters, blocks, workers, *middle, clients, at[0], at[1], sizes[0], tags[0], tags[1], memory)
 
 
 class _Rounds:
@@ -135,9 +151,7 @@ class _Rounds:
 
     def start(self, number: int) -> Round:
         """A registered round that has its receipts."""
-        round_ = self._round(number)
-        with self._running.party("aggregator", "aggregator") as aggregator:
-            aggregator.register_round(round_)
+        round_ = self.register(number)
         for client, values in self._values.items():
             with self._running.party("client", f"client-{client}") as party:
                 value = receipt(values, party.receipt_seed(round_))
@@ -145,22 +159,28 @@ class _Rounds:
                 party.send_receipt(signed.to_bytes(round_), round_)
         return round_
 
+    def register(self, number: int) -> Round:
+        """A registered round."""
+        round_ = self._round(number)
+        with self._running.party("aggregator", "aggregator") as aggregator:
+            aggregator.register_round(round_)
+        return round_
+
     def _round(self, number: int) -> Round:
         return Round(RUN, number, 0, "model", self._size, get_profile(PROFILE), self._weights)
 
 
-def _crowd(running: _Running, round_: Round, clients: int) -> tuple[list[float], int]:
-    """Seconds that each client waits for its model, from the common start; and the model's bytes."""
+def _crowd(running: _Running, clients: int, ask: Callable[[int, DkmsClient], int]) -> tuple[list[float], list[int]]:
+    """Seconds that each client waits for what it asks, from the common start over a new connection; and the answers."""
     waited, gate = [0.0] * clients, threading.Barrier(clients)
-    sizes: list[int] = []
+    answers: list[int] = []
 
     def fetch(number: int, party: DkmsClient) -> None:
         with party:
             gate.wait()
             start = time.perf_counter()
-            moved = party.moved(round_)
+            answers.append(ask(number, party))
             waited[number] = time.perf_counter() - start
-            sizes.append(moved.nbytes)
 
     parties = [running.party("client", f"client-{number}") for number in range(clients)]
     threads = [threading.Thread(target=fetch, args=each) for each in enumerate(parties)]
@@ -168,9 +188,19 @@ def _crowd(running: _Running, round_: Round, clients: int) -> tuple[list[float],
         thread.start()
     for thread in threads:
         thread.join()
-    if len(sizes) != clients:
-        raise ServiceError("bench", f"{clients - len(sizes)} clients got no model", "try fewer clients")
-    return waited, sizes[0]
+    if len(answers) != clients:
+        raise ServiceError("bench", f"{clients - len(answers)} clients were not answered", "try fewer clients")
+    return waited, answers
+
+
+def _model_bytes(party: DkmsClient, round_: Round) -> int:
+    return int(party.moved(round_).nbytes)
+
+
+def _tag(party: DkmsClient, round_: Round, client: int) -> int:
+    party.receipt_seed(round_)
+    party.send_receipt(Receipt(client, client, client).to_bytes(round_), round_)
+    return 1
 
 
 @contextmanager
@@ -192,7 +222,7 @@ def _service(folder: Path, workers: int) -> Iterator[_Running]:
         line = process.stdout.readline() if process.stdout is not None else ""
         if not line.startswith("Listening on "):
             raise ServiceError("bench", "the service did not start", "see the line above")
-        yield _Running(line.split()[-1], state, pki, passphrase)
+        yield _Running(line.split()[-1], process.pid, state, pki, passphrase)
     finally:
         process.terminate()
         process.wait()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -15,6 +17,7 @@ from sensecrypt.services.names import check_name
 
 _folder = click.option("--folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Its state.")
 _file = click.Path(dir_okay=False, path_type=Path)
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @click.group()
@@ -97,12 +100,21 @@ def audit(folder: Path, noted: str | None, as_json: bool) -> None:
     click.echo(f"Audit head {head}")
 
 
+def _admin(command: _Command) -> _Command:
+    """The options by which an admin reaches a key service."""
+    for option in (
+        click.option("--run", required=True, help="The run's name."),
+        click.option("--ca", "authority", required=True, type=_file, help="Certificate of who issues certificates."),
+        click.option("--key", required=True, type=_file, help="The certificate's key."),
+        click.option("--certificate", required=True, type=_file, help="The admin's own."),
+        click.option("--url", required=True, help="Of the key service, such as https://dkms.example:8443."),
+    ):
+        command = option(command)
+    return command
+
+
 @dkms.command()
-@click.option("--url", required=True, help="Of the key service, such as https://dkms.example:8443.")
-@click.option("--certificate", required=True, type=_file, help="The admin's own.")
-@click.option("--key", required=True, type=_file, help="The certificate's key.")
-@click.option("--ca", "authority", required=True, type=_file, help="Certificate of who issues certificates.")
-@click.option("--run", required=True, help="The run's name.")
+@_admin
 @click.option("--size", required=True, type=click.IntRange(1), help="Parameters of the model.")
 @click.option(
     "--profile",
@@ -124,6 +136,18 @@ def audit(folder: Path, noted: str | None, as_json: bool) -> None:
     help="Least part of a cluster in a sum.",
 )
 @click.option("--first", metavar="START:STOP", multiple=True, help="Parameters that come first in every order; repeat.")
+@click.option(
+    "--aggregator",
+    "aggregators",
+    multiple=True,
+    default=("aggregator",),
+    show_default=True,
+    metavar="NAME",
+    help="A certificate that may register rounds and submit sums of this run; repeat.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(1), help="After so many the key is destroyed.  [default: dkms close does]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what the service tells about the run.")
 def register(
     url: str,
@@ -138,6 +162,8 @@ def register(
     min_contributors: int,
     quorum: float,
     first: tuple[str, ...],
+    aggregators: tuple[str, ...],
+    rounds: int | None,
     as_json: bool,
 ) -> None:
     """Register a run and its members, as admin; the service makes its key pair. Doing it twice changes nothing."""
@@ -156,13 +182,27 @@ def register(
             profile=profile,
             members=numbered,
             min_contributors=min_contributors,
+            aggregators=[check_name("--aggregator", name) for name in aggregators],
             quorum=quorum,
             first=ranges,
+            rounds=rounds,
         )
     if as_json:
         click.echo(json.dumps(told))
     else:
         click.echo(f"Run {run} is registered: {len(numbered)} members, {size:,} parameters, {profile}.")
+
+
+@dkms.command()
+@_admin
+def close(url: str, certificate: Path, key: Path, authority: Path, run: str) -> None:
+    """End a run, as admin: its secret key is destroyed. Members can still fetch what was decrypted."""
+    from sensecrypt.services.dkms.client import DkmsClient
+
+    check_name("--run", run)
+    with DkmsClient(url, certificate=certificate, key=key, authority=authority) as admin:
+        admin.end_run(run)
+    click.echo(f"Run {run} has ended: its secret key is destroyed.")
 
 
 def _names(members: tuple[str, ...], file: Path | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import getpass
 import os
 import warnings
@@ -28,7 +29,7 @@ def find_passphrase(file: Path | None, *, confirm: bool) -> str:
         if not lines or not lines[0]:
             raise KeyFileError(str(file), "has no passphrase in its first line", "write one there")
         return lines[0]
-    if given := os.environ.get(PASSPHRASE_VARIABLE):
+    if given := _take_from_environment():
         return given
     with warnings.catch_warnings():
         warnings.simplefilter("error", getpass.GetPassWarning)  # it would read from elsewhere, and show what is typed
@@ -38,3 +39,17 @@ def find_passphrase(file: Path | None, *, confirm: bool) -> str:
             fix = f"use --passphrase-file or ${PASSPHRASE_VARIABLE}"
             raise KeyFileError("passphrase", "there is no terminal to ask for it", fix) from None
     return prompted
+
+
+def _take_from_environment() -> str | None:
+    """The variable, which is gone afterwards: from what child processes inherit, and from /proc/self/environ."""
+    given = os.environ.get(PASSPHRASE_VARIABLE)
+    if given is None:
+        return None
+    library = ctypes.CDLL(None)
+    library.getenv.restype = ctypes.c_void_p
+    place = library.getenv(PASSPHRASE_VARIABLE.encode())
+    if place:
+        ctypes.memset(place, 0, len(os.fsencode(given)))
+    del os.environ[PASSPHRASE_VARIABLE]
+    return given

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from sensecrypt.config import RunConfig
 from sensecrypt.errors import InvalidInput
-from sensecrypt.fleet.folder import Description, FleetFolder
+from sensecrypt.fleet.folder import AGGREGATOR, Description, FleetFolder
 from sensecrypt.fleet.making import ADMIN
 
 
@@ -37,8 +37,10 @@ def register(folder: FleetFolder, description: Description, config: RunConfig, r
             profile=config.profile,
             members=dict(enumerate(description.members)),
             min_contributors=config.min_contributors,
+            aggregators=[AGGREGATOR],
             quorum=config.quorum,
             first=first,
+            rounds=config.rounds,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from sensecrypt._version import __version__
 from sensecrypt.errors import Refused
@@ -51,12 +53,18 @@ class RunRequest(BaseModel):
     members: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Annotated[str, Field(pattern=NAME)]] = Field(
         min_length=1, description="the certificate's name of every client, by the client's number"
     )
+    aggregators: list[Annotated[str, Field(pattern=NAME)]] = Field(
+        min_length=1, max_length=100, description="names of the certificates that may register its rounds and sums"
+    )
     min_contributors: int = Field(default=2, ge=1, le=_MOST, description="the fewest clients in a sum")
     quorum: float = Field(
         default=0.5, gt=0, le=1, description="the least part of a cluster's weight, and of its clients, in a sum"
     )
     first: list[tuple[int, int]] = Field(
         default=[], max_length=10_000, description="ranges [start, stop) of parameters that come first in every order"
+    )
+    rounds: int | None = Field(
+        default=None, ge=1, le=_MOST, description="how many it has: its key is destroyed after the last"
     )
 
 
@@ -112,9 +120,14 @@ def _add_runs(app: FastAPI, service: KeyService) -> None:
         except ValidationError as error:
             raise refused("invalid-request", _told(error.errors(include_input=False, include_url=False))) from None
         members = {int(number): name for number, name in sorted(asked.members.items(), key=lambda item: int(item[0]))}
-        return service.register_run(
-            Run(run, asked.size, asked.profile, members, asked.min_contributors, asked.quorum, asked.first), who
-        )
+        fields = asked.model_dump(exclude={"members", "aggregators"})
+        return service.register_run(Run(run, members=members, aggregators=sorted(asked.aggregators), **fields), who)
+
+    @app.delete(RUN)
+    def end_run(run: RunName, who: Annotated[Identity, Depends(_allow("admin"))]) -> dict[str, bool]:
+        """End a run: its secret key is destroyed, and members keep what was opened. For admins."""
+        service.end_run(run, who)
+        return {"ended": True}
 
     @app.get(RUN)
     def get_run(run: RunName, who: Annotated[Identity, Depends(_parties)]) -> dict[str, Any]:
@@ -175,19 +188,35 @@ def _add_rounds(app: FastAPI, service: KeyService) -> None:
     @app.put(ROUND + "/aggregate", response_class=_Message, openapi_extra=_MESSAGE_BODY)
     async def put_aggregate(place: Where, request: Request, who: Annotated[Identity, Depends(_aggregator)]) -> Response:
         """Submit the sum: decrypted once, verified, acknowledged. For the aggregator."""
-        limit = await asyncio.to_thread(service.aggregate_limit, place)
+        limit = await asyncio.to_thread(service.aggregate_limit, place, who)
         with service.place_in_line():
             data = await read_body(request, limit)
             return _Message(await asyncio.to_thread(service.open_aggregate, data, place, who))
 
     @app.get(ROUND + "/model", response_class=_Message)
-    def get_model(place: Where, who: Annotated[Identity, Depends(_client)]) -> Response:
+    async def get_model(place: Where, who: Annotated[Identity, Depends(_client)]) -> Response:
         """Your cluster's opened sum. For members."""
-        return _Message(service.model(place, who))
+        with contextlib.ExitStack() as stack:
+            size = await asyncio.to_thread(service.model_bytes, place, who)
+            stack.enter_context(service.answers.held(place, size, f"{who.role} {who.name}"))
+            result = await asyncio.to_thread(service.model, place, who)
+            return _Held(result, stack.pop_all())
 
 
 class _Message(Response):
     media_type = MESSAGE_TYPE
+
+
+class _Held(_Message):
+    """An answer that gives back what it holds once it is sent, or is not to be sent any more."""
+
+    def __init__(self, content: bytes, stack: contextlib.ExitStack) -> None:
+        super().__init__(content)
+        self._stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._stack:
+            await super().__call__(scope, receive, send)
 
 
 async def read_body(request: Request, limit: int) -> bytes:

@@ -10,6 +10,7 @@ lines that a crash kept from the file wait in the database and are appended at t
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -113,12 +114,27 @@ def added_lines(log: Path, found: Head, stored: Head) -> AuditFailed:
     return AuditFailed(str(log), problem, RESTORE)
 
 
-def append(path: Path, lines: Sequence[str]) -> None:
-    """Add lines to the file, and see them to the disk."""
-    with path.open("ab") as file:
-        file.write("".join(f"{line}\n" for line in lines).encode())
-        file.flush()
-        os.fsync(file.fileno())
+class LogFile:
+    """The file, kept open to be appended to: no descriptor is needed when a line is due."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it."""
+        self._file = path.open("ab", buffering=0)
+
+    def append(self, lines: Sequence[str]) -> None:
+        """Add lines, and see them to the disk; all, or none and an `OSError`."""
+        data, end = "".join(f"{line}\n" for line in lines).encode(), os.fstat(self._file.fileno()).st_size
+        try:
+            if self._file.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
+        except OSError:
+            self._file.truncate(end)
+            raise
+
+    def close(self) -> None:
+        """Give the descriptor up."""
+        self._file.close()
 
 
 def repair(path: Path, waiting: Sequence[tuple[int, str]]) -> None:

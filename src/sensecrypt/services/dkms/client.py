@@ -101,14 +101,21 @@ class DkmsClient:
         profile: str,
         members: Mapping[int, str],
         min_contributors: int,
+        aggregators: Sequence[str] = ("aggregator",),
         quorum: float = 0.5,
         first: Sequence[tuple[int, int]] = (),
+        rounds: int | None = None,
     ) -> dict[str, Any]:
         """Register a run, as admin; what the service tells about it. See `registry.Run` for the arguments."""
         names = {str(number): name for number, name in members.items()}
         asked = {"size": size, "profile": profile, "members": names, "min_contributors": min_contributors}
-        body = {**asked, "quorum": quorum, "first": [list(each) for each in first]}
+        ranges = [list(each) for each in first]
+        body = {**asked, "aggregators": list(aggregators), "quorum": quorum, "first": ranges, "rounds": rounds}
         return self._json("PUT", run_address(run), json=body)
+
+    def end_run(self, run: str) -> None:
+        """Have a run's secret key destroyed, as admin; doing it twice changes nothing."""
+        self._json("DELETE", run_address(run))
 
     def run(self, run: str) -> dict[str, Any]:
         """What is public about a run, and this client's number in it."""

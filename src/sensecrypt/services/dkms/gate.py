@@ -5,14 +5,15 @@ Written against ASGI itself, so that nothing of a request is parsed, and no body
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any
 
 from sensecrypt._version import __version__
 from sensecrypt.errors import Refused
 from sensecrypt.services.dkms.addresses import PROTOCOL, PROTOCOL_HEADER
-from sensecrypt.services.dkms.certificates import Identity, identity_of
+from sensecrypt.services.dkms.certificates import identity_of
 from sensecrypt.services.dkms.limits import Buckets
 from sensecrypt.services.dkms.metrics import Metrics
 from sensecrypt.services.dkms.policy import Policy
@@ -30,6 +31,7 @@ _HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 ]
+_PIECE = 1 << 16
 _log = logging.getLogger("sensecrypt.dkms")
 
 
@@ -48,11 +50,18 @@ class Gate:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", []), *_HEADERS]
                 self._metrics.count("requests", label=f'status="{message["status"]}"')
-            await send(message)
+            for piece in _pieces(message):
+                try:
+                    async with asyncio.timeout(self._policy.write_seconds):
+                        await send(piece)
+                except TimeoutError:  # its peer does not read
+                    self._metrics.count("answers_given_up")
+                    scope["state"]["abort"]()
+                    return
 
         try:
             if scope["path"] not in OPEN_TO_ALL:
-                scope["state"]["who"] = self._admit(scope)
+                self._admit(scope)
         except Refused as error:
             response = await self._refusals.answer(error, scope)
             await response(scope, receive, sending)
@@ -62,11 +71,12 @@ class Gate:
         except Exception as error:  # it was answered with status 500 already
             _log.error("%s %s failed: %s", scope["method"], scope["path"][:200], type(error).__name__, exc_info=True)
 
-    def _admit(self, scope: Scope) -> Identity:
+    def _admit(self, scope: Scope) -> None:
+        """Put into the request's state who asks; raise if it may not."""
         certificate = scope["state"].get("certificate")
         if certificate is None:
             raise refused("no-certificate", "the connection has no client certificate")
-        who = identity_of(certificate)
+        who = scope["state"]["who"] = identity_of(certificate)
         if who.name in self._policy.denied:
             raise refused("denied", f"{who.name} is shut out")
         if not self._requests.take(f"{who.role} {who.name}"):
@@ -75,4 +85,14 @@ class Gate:
         if spoken is not None and spoken != PROTOCOL.encode():
             reason = f"this service speaks protocol {PROTOCOL} (sensecrypt {__version__}), the request another"
             raise refused("other-version", reason)
-        return who
+
+
+def _pieces(message: MutableMapping[str, Any]) -> Iterator[MutableMapping[str, Any]]:
+    """A body in pieces: what a peer has not read yet is not copied into its connection's buffer."""
+    body = message.get("body", b"")
+    if len(body) <= _PIECE:
+        yield message
+        return
+    for start in range(0, len(body), _PIECE):
+        more = start + _PIECE < len(body) or message.get("more_body", False)
+        yield {**message, "body": bytes(body[start : start + _PIECE]), "more_body": more}

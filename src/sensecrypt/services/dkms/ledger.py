@@ -27,7 +27,7 @@ from sensecrypt.protocol.updates import moved_after
 from sensecrypt.services.dkms.addresses import Place, place_of
 from sensecrypt.services.dkms.audit import Facts
 from sensecrypt.services.dkms.certificates import Identity
-from sensecrypt.services.dkms.registry import facts_of, left_behind
+from sensecrypt.services.dkms.registry import facts_of, left_behind, require_going_on
 from sensecrypt.services.dkms.sealing import Sealer
 from sensecrypt.services.dkms.store import Store, Transaction
 
@@ -101,6 +101,7 @@ class DatabaseLedger:
 
         def work(transaction: Transaction) -> bool:
             sql = "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            require_going_on(transaction, place.run)
             late = _is_opened(transaction, place) or left_behind(transaction, place) is not None
             kept = None if late else padded  # who comes too late is in no sum
             if not transaction.change(sql, *place.all, client, sealed, kept):

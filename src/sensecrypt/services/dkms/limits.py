@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -32,9 +33,9 @@ class Buckets:
 
 
 class Thinned:
-    """Lets so many events a minute through and counts the others, so that strangers cannot fill the disk."""
+    """Lets so many events of a kind through per minute and counts the others, so that nobody can fill the disk."""
 
-    def __init__(self, *, per_minute: int = 60) -> None:
+    def __init__(self, *, per_minute: int) -> None:
         """Nothing counted yet."""
         self._buckets = Buckets(rate=per_minute / 60, burst=per_minute)
         self._skipped: dict[str, int] = {}
@@ -48,3 +49,42 @@ class Thinned:
                 return self._skipped.pop(kind, 0)
             self._skipped[kind] = self._skipped.get(kind, 0) + 1
             return None
+
+
+class Repeated:
+    """Lets everything through the first time, and of what comes again so many per minute and kind."""
+
+    def __init__(self, *, per_minute: int) -> None:
+        """Nothing came yet."""
+        self._thinned = Thinned(per_minute=per_minute)
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def passes(self, kind: str, what: str) -> int | None:
+        """As `Thinned.passes`."""
+        with self._lock:
+            known = what in self._known
+            self._known[what] = None
+            if len(self._known) > _MOST_NAMES:
+                self._known.popitem(last=False)
+        return self._thinned.passes(kind) if known else 0
+
+
+class _ThinMessages(logging.Filter):
+    """Of one message, so many lines per minute: whatever arguments it has."""
+
+    def __init__(self, per_minute: int) -> None:
+        super().__init__()
+        self._thinned = Thinned(per_minute=per_minute)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        skipped = self._thinned.passes(f"{record.name} {str(record.msg)[:200]}")
+        if skipped:
+            record.msg = f"{record.msg} ({skipped} more since the last line)"
+        return skipped is not None
+
+
+def thin_messages(*, per_minute: int = 60) -> None:
+    """Limit what the process writes to its error output: peers can trigger some of it."""
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_ThinMessages(per_minute))

@@ -12,7 +12,7 @@ from sensecrypt.protocol.answers import Acknowledgement
 from sensecrypt.services.dkms.addresses import Place
 from sensecrypt.services.dkms.certificates import Identity
 from sensecrypt.services.dkms.problems import refused
-from sensecrypt.services.dkms.registry import facts_of, left_behind
+from sensecrypt.services.dkms.registry import facts_of, left_behind, require_going_on
 from sensecrypt.services.dkms.store import Store, Transaction
 
 _NEW = "INSERT INTO openings (run, number, cluster, purpose) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
@@ -45,6 +45,7 @@ class Openings:
                 if (attempt, known) == (place.attempt, digest):
                     return Acknowledgement(tuple(int(each) for each in contributors.split(",")), weight)
                 raise refused("already-decrypted", "another sum of this round was decrypted already")
+            require_going_on(transaction, place.run)
             if reason := left_behind(transaction, place):
                 raise refused("superseded", reason)
             if failures >= self.failures:

@@ -28,6 +28,17 @@ class Policy:
         requests_per_second: of one certificate, on average.
         burst: of one certificate, at once.
         body_seconds: how long a body may take to arrive.
+        connections: at once, of peers with a certificate.
+        connections_per_certificate: of these, with one certificate's name.
+        handshakes: connections at once whose TLS handshake is not done.
+        strangers: connections at once of peers without a certificate.
+        strangers_per_address: of these, from one address.
+        handshake_seconds: how long a TLS handshake may take.
+        header_seconds: how long a request's header may take to arrive.
+        write_seconds: how long a peer may take to accept the next 64 KiB of an answer.
+        answer_megabytes: of models in memory at once, for answers that are being sent.
+        lines_per_minute: audit lines about what one certificate is refused, or fetches again; further ones are counted.
+        constant_time: whether decryption avoids memory accesses that depend on the secret key; slower.
         allow_insecure: whether profiles without security may be used; for tests.
         denied: names of certificates that are shut out, until they expire.
     """
@@ -44,6 +55,17 @@ class Policy:
     requests_per_second: int = 50
     burst: int = 200
     body_seconds: int = 120
+    connections: int = 4096
+    connections_per_certificate: int = 16
+    handshakes: int = 1024
+    strangers: int = 64
+    strangers_per_address: int = 16
+    handshake_seconds: int = 5
+    header_seconds: int = 10
+    write_seconds: int = 20
+    answer_megabytes: int = 512
+    lines_per_minute: int = 10
+    constant_time: bool = False
     allow_insecure: bool = False
     denied: tuple[str, ...] = ()
 
@@ -51,7 +73,7 @@ class Policy:
         """Refuse limits that protect nothing, or let nothing through."""
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "allow_insecure":
+            if field.name in ("allow_insecure", "constant_time"):
                 if not isinstance(value, bool):
                     raise InvalidInput(field.name, f"is {value!r}", "write true or false")
             elif field.name in ("quorum", "largest_weight"):
@@ -77,6 +99,17 @@ decryptions_per_minute = 60   # of all aggregators together
 requests_per_second = 50      # of one certificate, on average
 burst = 200                   # of one certificate, at once
 body_seconds = 120            # for a body to arrive
+connections = 4096            # at once, of peers with a certificate
+connections_per_certificate = 16
+handshakes = 1024             # connections whose TLS handshake is not done
+strangers = 64                # connections of peers without a certificate
+strangers_per_address = 16
+handshake_seconds = 5         # for a TLS handshake
+header_seconds = 10           # for a request's header to arrive
+write_seconds = 20            # for a peer to accept the next 64 KiB of an answer
+answer_megabytes = 512        # of models in memory, for answers that are being sent
+lines_per_minute = 10         # audit lines about what one certificate is refused, or fetches again; others are counted
+constant_time = false         # decrypt without memory accesses that depend on the key; 1.4 times slower
 allow_insecure = false        # profiles without security, for tests
 denied = []                   # names of certificates that are shut out, until they expire
 """

@@ -14,15 +14,18 @@ from sensecrypt.services.dkms.limits import Thinned
 from sensecrypt.services.dkms.metrics import Metrics
 from sensecrypt.services.dkms.store import Store
 
-_THINNED = ("no-certificate", "handshake-failed", "rate-limited", "denied")  # what strangers could fill the disk with
+_STRANGERS_PER_MINUTE = 60  # lines of one code, of all who have no certificate
+_ALL_PER_MINUTE = 1000  # lines of all who have one
 
 
 class Refusals:
     """Of one service."""
 
-    def __init__(self, store: Store, metrics: Metrics) -> None:
-        """Told to this log and these counters."""
-        self._store, self._metrics, self._thinned = store, metrics, Thinned()
+    def __init__(self, store: Store, metrics: Metrics, *, per_minute: int) -> None:
+        """Told to this log and these counters; `per_minute` lines about one certificate, the others are counted."""
+        self._store, self._metrics = store, metrics
+        self._strangers = Thinned(per_minute=_STRANGERS_PER_MINUTE)
+        self._certified, self._all = Thinned(per_minute=per_minute), Thinned(per_minute=_ALL_PER_MINUTE)
 
     async def answer(self, error: Refused, scope: MutableMapping[str, Any]) -> Response:
         """The answer, after the audit line is on disk."""
@@ -46,7 +49,14 @@ class Refusals:
 
     def _note(self, code: str, facts: dict[str, str]) -> None:
         self._metrics.count("refusals", label=f'code="{code}"')
-        skipped = self._thinned.passes(code) if code in _THINNED else 0
+        skipped = self._passes(code, facts)
         if skipped is not None:
             more = {"and_more_before": skipped} if skipped else {}
             self._store.note({"event": "refused", "code": code, **facts, **more})
+
+    def _passes(self, code: str, facts: dict[str, str]) -> int | None:
+        """Whoever can trigger lines could fill the disk with them."""
+        if "name" not in facts:
+            return self._strangers.passes(code)
+        skipped = self._certified.passes(f"{facts['role']} {facts['name']}")
+        return skipped if skipped is None or self._all.passes("") is not None else None

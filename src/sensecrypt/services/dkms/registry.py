@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.round import Round
 from sensecrypt.services.dkms.addresses import Place, place_of
 from sensecrypt.services.dkms.audit import Facts
 from sensecrypt.services.dkms.certificates import Identity
+from sensecrypt.services.dkms.policy import Policy
 from sensecrypt.services.dkms.problems import refused
 from sensecrypt.services.dkms.store import Store, Transaction
 from sensecrypt.types import BoolVector
@@ -32,18 +34,22 @@ class Run:
         size: parameters of the model.
         profile: of its key pair.
         members: the certificate's name of every client, by the client's number.
+        aggregators: names of the certificates that may register its rounds and submit its sums.
         min_contributors: the fewest clients in a sum.
         quorum: the least part of a cluster's weight, and of its clients, in a sum.
         first: ranges [start, stop) of parameters that come first in every order.
+        rounds: how many it has, after which its key is destroyed; None: as many as come.
     """
 
     run: str
     size: int
     profile: str
     members: dict[int, str]
+    aggregators: list[str]
     min_contributors: int
     quorum: float
     first: list[tuple[int, int]]
+    rounds: int | None
 
     @property
     def blocks(self) -> int:
@@ -90,6 +96,8 @@ class Registry:
         self._store = store
         self._runs: dict[str, Run] = {}
         self._rounds: OrderedDict[Place, Round] = OrderedDict()
+        rows = store.run(lambda transaction: transaction.rows("SELECT run FROM runs WHERE ended"))
+        self.ended = {name for (name,) in rows}
 
     def run(self, name: str) -> Run:
         """The run of that name."""
@@ -112,11 +120,35 @@ class Registry:
         """Keep a run whose key pair has been made."""
 
         def work(transaction: Transaction) -> None:
-            transaction.change("INSERT INTO runs VALUES (?, ?, ?)", run.run, run.text(), fingerprint)
+            transaction.change("INSERT INTO runs VALUES (?, ?, ?, 0)", run.run, run.text(), fingerprint)
             facts: Facts = {"run": run.run, "profile": run.profile, "size": run.size, "members": len(run.members)}
             transaction.note({"event": "run-registered", **_by(who), **facts, "fingerprint": fingerprint})
 
         self._store.run(work)
+
+    def end_run(self, name: str, who: Identity) -> None:
+        """No sum of it is decrypted from now on, and no pad is kept; what was opened stays for its members."""
+
+        def work(transaction: Transaction) -> None:
+            if transaction.change("UPDATE runs SET ended = 1 WHERE run = ? AND NOT ended", name):
+                transaction.erase("UPDATE receipts SET padded = NULL WHERE run = ? AND padded IS NOT NULL", name)
+                transaction.note({"event": "run-ended", **_by(who), "run": name})
+
+        self._store.run(work)
+        self.ended.add(name)
+
+    def is_over(self, run: Run) -> bool:
+        """Whether every cluster that is registered with the run's last round has been opened."""
+        if run.rounds is None:
+            return False
+        sql = (
+            "SELECT count(*), count(result) FROM (SELECT DISTINCT run, number, cluster, purpose FROM rounds"
+            " WHERE (run, number, purpose) = (?, ?, 'model')) LEFT JOIN openings USING (run, number, cluster, purpose)"
+        )
+        last = run.rounds - 1
+        row = self._store.run(lambda transaction: transaction.row(sql, run.run, last))
+        registered, opened = row or (0, 0)
+        return bool(registered) and registered == opened
 
     def round(self, place: Place) -> Round:
         """The round there."""
@@ -138,6 +170,7 @@ class Registry:
         def work(transaction: Transaction) -> bool:
             if _is_repeated(transaction, place, round_):
                 return False
+            require_going_on(transaction, place.run)
             _check_free(transaction, place, set(round_.weights))
             ranking = None
             if round_.purpose == "model":
@@ -167,12 +200,44 @@ def facts_of(place: Place) -> dict[str, str | int]:
     }
 
 
+def check_policy(run: Run, policy: Policy) -> None:
+    """Raise unless the operator allows such a run."""
+    try:
+        profile = get_profile(run.profile)
+    except InvalidInput as error:
+        raise refused("outside-policy", f"the profile {error.problem}"[:200]) from None
+    if profile.security_bits == 0 and not policy.allow_insecure:
+        raise refused("outside-policy", f"profile {run.profile} gives no security")
+    if run.size > policy.max_parameters or len(run.members) > policy.max_members:
+        raise refused("outside-policy", "the model has too many parameters, or the run too many members")
+    if not policy.min_contributors <= run.min_contributors <= len(run.members):
+        reason = f"min_contributors is to be at least {policy.min_contributors}, and at most all members"
+        raise refused("outside-policy", reason)
+    if not policy.quorum <= run.quorum <= 1:
+        raise refused("outside-policy", f"quorum is to be at least {policy.quorum}, and at most 1")
+    if len(set(run.members.values())) != len(run.members):
+        raise refused("outside-policy", "two members have one name")
+    if set(run.members.values()) & set(run.aggregators):
+        raise refused("outside-policy", "a member has an aggregator's name")
+    if any(not 0 <= start < stop <= run.size for start, stop in run.first):
+        raise refused("outside-policy", "a range of `first` is outside the model")
+
+
 def check_run(round_: Round, run: Run) -> None:
     """Raise unless the round is one of the registered run, with its members."""
     if (round_.size, round_.profile) != (run.size, get_profile(run.profile)):
         raise refused("outside-policy", f"run {run.run} has {run.size:,} parameters and profile {run.profile}")
+    if run.rounds is not None and round_.number >= run.rounds:
+        raise refused("outside-policy", f"run {run.run} was registered with {run.rounds} rounds")
     if not round_.weights.keys() <= run.members.keys():
         raise refused("outside-policy", "a member of the round is not registered with the run")
+
+
+def require_going_on(transaction: Transaction, run: str) -> None:
+    """Raise if the run has ended."""
+    row = transaction.row("SELECT ended FROM runs WHERE run = ?", run)
+    if row is not None and row[0]:
+        raise refused("run-ended", f"run {run} has ended")
 
 
 def left_behind(transaction: Transaction, place: Place) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERSION = 2
+VERSION = 3
 
 _ROUND = "run TEXT NOT NULL, number INTEGER NOT NULL, cluster INTEGER NOT NULL, purpose TEXT NOT NULL"
 
@@ -10,7 +10,8 @@ TABLES = f"""
 CREATE TABLE runs (
     run TEXT PRIMARY KEY,
     description TEXT NOT NULL,          -- as the admin registered it
-    fingerprint TEXT NOT NULL           -- of its key pair, which is in a file of its own
+    fingerprint TEXT NOT NULL,          -- of its key pair, which is in a file of its own
+    ended INTEGER NOT NULL DEFAULT 0    -- whether its secret key is destroyed
 ) STRICT;
 CREATE TABLE sketches (                 -- one a client: each that is turned tells whoever turns it something
     run TEXT NOT NULL, client INTEGER NOT NULL,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
 import signal
 import socket
+import ssl
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +18,15 @@ import uvicorn
 
 from sensecrypt.errors import ServiceError
 from sensecrypt.services.dkms.app import create_app
+from sensecrypt.services.dkms.capacity import find_capacity
 from sensecrypt.services.dkms.certificates import check_pair
+from sensecrypt.services.dkms.connections import Connections, Peer
 from sensecrypt.services.dkms.folder import Folder
 from sensecrypt.services.dkms.gate import Gate
-from sensecrypt.services.dkms.policy import read_policy
+from sensecrypt.services.dkms.limits import thin_messages
+from sensecrypt.services.dkms.listener import Listener
+from sensecrypt.services.dkms.policy import Policy, read_policy
+from sensecrypt.services.dkms.processes import forbid_core_dumps
 from sensecrypt.services.dkms.refusals import Refusals
 from sensecrypt.services.dkms.sealing import read_root
 from sensecrypt.services.dkms.service import KeyService
@@ -26,7 +34,8 @@ from sensecrypt.services.dkms.store import Store
 from sensecrypt.services.dkms.transport import CertifiedProtocol, server_context
 from sensecrypt.services.dkms.vaultkey import VaultProcess
 
-_CONNECTIONS = 2000  # beyond these, HTTP 503
+_BACKLOG = 4096  # connections that the system keeps until they are accepted
+_THREADS = 32  # for what waits for the disk
 _KEEP_ALIVE_SECONDS, _SHUTDOWN_SECONDS = 30, 30
 
 
@@ -62,7 +71,9 @@ def serve(
         on_ready: told the address once connections are accepted.
     """
     check_pair(endpoint.certificate, endpoint.key, endpoint.authority)
+    forbid_core_dumps()
     policy = read_policy(folder.policy)
+    capacity = find_capacity(policy)
     with contextlib.ExitStack() as stack:
         stack.enter_context(folder.held())
         listener = stack.enter_context(_listen(endpoint))
@@ -72,7 +83,7 @@ def serve(
         vault = VaultProcess(passphrase)
         stack.callback(vault.close)
         service = KeyService(folder, root, store, vault, policy, workers=workers)
-        refusals = Refusals(store, service.metrics)
+        refusals = Refusals(store, service.metrics, per_minute=policy.lines_per_minute)
         gate = Gate(create_app(service, refusals), policy, refusals, service.metrics)
         config = uvicorn.Config(
             gate,
@@ -82,41 +93,81 @@ def serve(
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=_CONNECTIONS,
-            backlog=_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
         config.load()
-        config.ssl = server_context(
+        context = server_context(
             endpoint.certificate, endpoint.key, endpoint.authority, on_failure=refusals.tell_handshake
         )
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        thin_messages()
         store.note({"event": "started"})
         host, port = listener.getsockname()[:2]
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again after it has stopped
             signal.signal(number, lambda *_: None)
-        _Server(config, lambda: on_ready(f"https://{f'[{host}]' if ':' in host else host}:{port}")).run([listener])
+        ready = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+        connections = Connections(capacity, service.metrics)
+        _Server(config, context, connections, store, policy, lambda: on_ready(ready)).run([listener])
+        if store.broken:
+            fix = "look after its disk, and start the service again: it repairs what was interrupted"
+            raise ServiceError(str(folder.path), "cannot be written to", fix)
         store.note({"event": "stopped"})
 
 
 class _Server(uvicorn.Server):
-    """Tells when it accepts connections."""
+    """Accepts connections within limits, and ends when its state cannot be written."""
 
-    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        context: ssl.SSLContext,
+        connections: Connections,
+        store: Store,
+        policy: Policy,
+        on_ready: Callable[[], None],
+    ) -> None:
         super().__init__(config)
+        self._context, self._connections, self._store, self._policy = context, connections, store, policy
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """Instead of uvicorn's own, which accepts without limits."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS))
+        self.servers = [
+            Listener(  # type: ignore[misc]  # of a server, uvicorn asks to close and to have closed
+                each,
+                self._context,
+                self._connections,
+                self._protocol,
+                handshake_seconds=self._policy.handshake_seconds,
+            )
+            for each in sockets or []
+        ]
+        self.started = True
         self._on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """A service that grants nothing any more had better end: whoever supervises it starts it again."""
+        if self._store.broken:
+            self.should_exit = self.force_exit = True
+        return await super().on_tick(counter)
+
+    def _protocol(self, peer: Peer) -> CertifiedProtocol:
+        return CertifiedProtocol(
+            self.config,
+            self.server_state,
+            peer=peer,
+            connections=self._connections,
+            header_seconds=self._policy.header_seconds,
+        )
 
 
 def _listen(endpoint: Endpoint) -> socket.socket:
     where = f"{endpoint.host}:{endpoint.port}"
     try:
         family = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=_CONNECTIONS)
+        return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=_BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             fix = "end the other program, or choose another --port"

@@ -28,17 +28,18 @@ from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import LEAST_OF_EVEN, SumRules
 from sensecrypt.services.dkms.addresses import Place, place_of
+from sensecrypt.services.dkms.answers import Answers
 from sensecrypt.services.dkms.certificates import Identity
 from sensecrypt.services.dkms.folder import Folder
 from sensecrypt.services.dkms.ledger import DatabaseLedger
-from sensecrypt.services.dkms.limits import Buckets
+from sensecrypt.services.dkms.limits import Buckets, Repeated
 from sensecrypt.services.dkms.metrics import Metrics
 from sensecrypt.services.dkms.openings import Openings
 from sensecrypt.services.dkms.policy import Policy
 from sensecrypt.services.dkms.problems import from_rejected, refused
-from sensecrypt.services.dkms.registry import Registry, Run, check_run, facts_of
+from sensecrypt.services.dkms.registry import Registry, Run, check_policy, check_run, facts_of
 from sensecrypt.services.dkms.store import Store
-from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, generate_key
+from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, destroy_key, generate_key
 
 T = TypeVar("T")
 _HEADER_BYTES = 1 << 17  # of a message, and whatever else is short in it
@@ -62,13 +63,17 @@ class KeyService:
         self._registering, self._keeping = threading.Lock(), threading.Lock()
         self._rounds: dict[tuple[str, int, int, str], threading.Lock] = {}
         self._models: dict[Place, bytes] = {}
+        self.answers = Answers(policy.answer_megabytes * 1_000_000)
+        self._handed = Repeated(per_minute=policy.lines_per_minute)
         self._keys: dict[str, VaultKey] = {}
+        for name in self._registry.ended:  # a crash may have come in between
+            destroy_key(vault, folder.key(name))
 
     # What an admin asks for.
 
     def register_run(self, run: Run, who: Identity) -> dict[str, Any]:
         """Make a key pair for a run and keep who its members are; the same again changes nothing."""
-        self._check_policy(run)
+        check_policy(run, self.policy)
         with self._registering:
             known = self._registry.find_run(run.run)
             if known is None:
@@ -77,16 +82,26 @@ class KeyService:
                 raise refused("conflict", "a run of that name is registered, and differs")
         return self.run(run.run, who)
 
+    def end_run(self, name: str, who: Identity) -> None:
+        """Destroy a run's secret key; the same again changes nothing."""
+        self._registry.run(name)
+        self._registry.end_run(name, who)
+        try:
+            destroy_key(self._vault, self._folder.key(name))
+        except WorkerDied as error:
+            raise refused("decryption-failed", str(error)) from None
+
     # What everybody asks for.
 
     def run(self, name: str, who: Identity) -> dict[str, Any]:
         """What is public about a run, the asking client's own number, and for the aggregator who has which."""
-        run = self._registry.run(name)
+        run = self._authorised(name, who)
         told = {"run": name, "size": run.size, "profile": run.profile, **asdict(self._rules(run))}
         client = self._client(run, who) if who.role == "client" else None
         fingerprint = self._key(name).public.fingerprint
         names = {str(number): name for number, name in run.members.items()} if who.role == "aggregator" else None
-        return {**told, "members": len(run.members), "fingerprint": fingerprint, "client": client, "names": names}
+        more = {"members": len(run.members), "aggregators": run.aggregators, "ended": name in self._registry.ended}
+        return {**told, **more, "fingerprint": fingerprint, "client": client, "names": names}
 
     def public_key(self, name: str, who: Identity) -> dict[str, Any]:
         """The run's public key, as key files have it."""
@@ -98,7 +113,7 @@ class KeyService:
 
     def register_round(self, data: bytes, place: Place, who: Identity) -> None:
         """Keep a round's members and weights; the same again changes nothing."""
-        run = self._registry.run(place.run)
+        run = self._authorised(place.run, who)
         round_ = _checked(read_round, data)
         if place_of(round_) != place:
             raise refused("rejected", "the message describes another round than its address")
@@ -111,11 +126,12 @@ class KeyService:
 
     def receipts(self, place: Place, who: Identity) -> list[int]:
         """Whose receipts have arrived."""
+        self._authorised(place.run, who)
         return self._ledger(who).signed(self._registry.round(place))
 
-    def aggregate_limit(self, place: Place) -> int:
+    def aggregate_limit(self, place: Place, who: Identity) -> int:
         """How long an aggregate of that run can be: every block encrypted and every value plain, and a header."""
-        run = self._registry.run(place.run)
+        run = self._authorised(place.run, who)
         profile = get_profile(run.profile)
         return run.blocks * (profile.ciphertext_bytes + 1) + run.size * profile.slot_bits // 8 + _HEADER_BYTES
 
@@ -137,7 +153,7 @@ class KeyService:
 
     def open_aggregate(self, data: bytes, place: Place, who: Identity) -> bytes:
         """Decrypt and verify a sum, once; the same again is told what came out, and nothing is decrypted."""
-        run, round_ = self._registry.run(place.run), self._registry.round(place)
+        run, round_ = self._authorised(place.run, who), self._registry.round(place)
         digest = _checked(lambda message: Aggregate.from_bytes(message, round_), data).digest()
         with self._rounds.setdefault(place.round, threading.Lock()):
             known = self._openings.claim(place, digest, who)
@@ -145,6 +161,8 @@ class KeyService:
                 known = self._decrypt(data, round_, run, who)
             if place.purpose == "sensitivity":
                 self._make_order(round_, run, who)
+        if run.run not in self._registry.ended and self._registry.is_over(run):
+            self.end_run(run.run, who)
         return known.to_bytes()
 
     # What a client asks for.
@@ -153,11 +171,14 @@ class KeyService:
         """A client's sketch, turned; the first that it sent, whatever it sends later: more would tell the rotation."""
         run = self._registry.run(name)
         client = self._client(run, who)
+        if name in self._registry.ended:
+            raise refused("run-ended", f"run {name} has ended")
         row = self._ledger(who).keep_sketch(name, client, _checked(read_sketch, data))
         return seal_sketch(self._server(run, who).turn(name, row))
 
     def round(self, place: Place, who: Identity) -> bytes:
         """A round as it was registered."""
+        self._authorised(place.run, who)
         round_ = self._registry.round(place)
         if who.role == "client":
             self._member(self._registry.run(place.run), round_, who)
@@ -166,7 +187,7 @@ class KeyService:
     def receipt_seed(self, place: Place, who: Identity) -> bytes:
         """The members' shared seed for a round's receipts."""
         run, round_ = self._own(place, who)
-        self._note_handed("receipt-seed", who, facts_of(place))
+        self._note_handed("receipt-seed", who, place)
         return seal_seed(self._server(run, who).receipt_seed(round_))
 
     def order(self, place: Place, who: Identity) -> bytes:
@@ -175,7 +196,7 @@ class KeyService:
         ranking = self._ledger(who).ranking_of(round_)
         if ranking is None:
             raise refused("no-order", "this round has no order of the parameters")
-        self._note_handed("order", who, facts_of(place))
+        self._note_handed("order", who, place)
         return seal_ranking(ranking)
 
     def take_receipt(self, data: bytes, place: Place, who: Identity) -> None:
@@ -190,42 +211,28 @@ class KeyService:
             return
         self.metrics.count("receipts")
 
+    def model_bytes(self, place: Place, who: Identity) -> int:
+        """How long the answer with a member's model is, at most."""
+        run, _ = self._own(place, who)
+        return run.size * get_profile(run.profile).slot_bits // 8 + _HEADER_BYTES
+
     def model(self, place: Place, who: Identity) -> bytes:
         """The opened sum of a member's own cluster."""
         self._own(place, who)
-        result = self._models.get(place)
-        if result is None:
-            result = self._ledger(who).result(place) if place.purpose == "model" else None
+        with self._keeping:  # one at a time: many who ask at once get one copy
+            result = self._models.get(place)
             if result is None:
-                raise refused("not-opened", "this round has no opened model")
-            with self._keeping:
+                result = self._ledger(who).result(place) if place.purpose == "model" else None
+                if result is None:
+                    raise refused("not-opened", "this round has no opened model")
                 while len(self._models) >= _KEPT_MODELS:
                     self._models.pop(next(iter(self._models)))
                 self._models[place] = result
-        self._note_handed("model", who, facts_of(place))
+        self._note_handed("model", who, place)
         self.metrics.count("models_handed_out")
         return result
 
     # How it is done.
-
-    def _check_policy(self, run: Run) -> None:
-        try:
-            profile = get_profile(run.profile)
-        except InvalidInput as error:
-            raise refused("outside-policy", f"the profile {error.problem}"[:200]) from None
-        if profile.security_bits == 0 and not self.policy.allow_insecure:
-            raise refused("outside-policy", f"profile {run.profile} gives no security")
-        if run.size > self.policy.max_parameters or len(run.members) > self.policy.max_members:
-            raise refused("outside-policy", "the model has too many parameters, or the run too many members")
-        if not self.policy.min_contributors <= run.min_contributors <= len(run.members):
-            reason = f"min_contributors is to be at least {self.policy.min_contributors}, and at most all members"
-            raise refused("outside-policy", reason)
-        if not self.policy.quorum <= run.quorum <= 1:
-            raise refused("outside-policy", f"quorum is to be at least {self.policy.quorum}, and at most 1")
-        if len(set(run.members.values())) != len(run.members):
-            raise refused("outside-policy", "two members have one name")
-        if any(not 0 <= start < stop <= run.size for start, stop in run.first):
-            raise refused("outside-policy", "a range of `first` is outside the model")
 
     def _add_run(self, run: Run, who: Identity) -> None:
         path = self._folder.key(run.run)
@@ -266,6 +273,13 @@ class KeyService:
             ledger = DatabaseLedger(self.store, self._root, who, number=round_.number)
             self._server(run, who, ledger).set_order(round_, read_opened(result, round_), first=run.flags())
 
+    def _authorised(self, name: str, who: Identity) -> Run:
+        """The run of that name; an aggregator sees and touches those alone that were registered with its name."""
+        run = self._registry.run(name)
+        if who.role == "aggregator" and who.name not in run.aggregators:
+            raise refused("not-the-aggregator", f"{who.name} is not the aggregator of run {name}")
+        return run
+
     def _own(self, place: Place, who: Identity) -> tuple[Run, Round]:
         """The round there, if it is the asking client's own."""
         run, round_ = self._registry.run(place.run), self._registry.round(place)
@@ -296,7 +310,7 @@ class KeyService:
     def _key(self, name: str) -> VaultKey:
         """The run's key; it never changes, so that its file is read once."""
         if name not in self._keys:
-            self._keys[name] = VaultKey(self._vault, self._folder.key(name))
+            self._keys[name] = VaultKey(self._vault, self._folder.key(name), constant_time=self.policy.constant_time)
         return self._keys[name]
 
     def _is_known(self, receipt: Receipt, round_: Round, who: Identity) -> bool:
@@ -305,8 +319,12 @@ class KeyService:
         known = replace(receipt, pad=None) if ledger.was_opened(round_) else receipt
         return ledger.receipts(round_).get(receipt.client) == known
 
-    def _note_handed(self, what: str, who: Identity, where: dict[str, str | int] | dict[str, str]) -> None:
-        self.store.note({"event": "handed-out", "what": what, "role": who.role, "name": who.name, **where})
+    def _note_handed(self, what: str, who: Identity, place: Place) -> None:
+        """The first time always; of the same again so many lines per minute."""
+        skipped = self._handed.passes(f"{who.role} {who.name}", f"{what} {who.role} {who.name} {place}")
+        if skipped is not None:
+            facts = {"event": "handed-out", "what": what, "role": who.role, "name": who.name, **facts_of(place)}
+            self.store.note({**facts, **({"and_more_before": skipped} if skipped else {})})
 
 
 def _wait_for_tick(start: float) -> None:

@@ -10,6 +10,7 @@ import logging
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,11 @@ T = TypeVar("T")
 _log = logging.getLogger("sensecrypt.dkms")
 _BUSY_SECONDS = 0.5
 _MOST = 256  # requests in one commit
+_TRIES, _PAUSE = 5, 0.1  # of a write that fails, as for want of descriptors; seconds before the second, then twice it
 _CLOCK_SLACK = timedelta(minutes=5)
+
+
+_Outcome = tuple[Any, BaseException | None]
 
 
 class Transaction:
@@ -59,6 +64,9 @@ class Transaction:
         self.notes.append(facts)
 
 
+_Job = tuple[Callable[[Transaction], Any], Future[Any]]
+
+
 class Store:
     """Runs pieces of work one after another, each whole or not at all."""
 
@@ -68,11 +76,14 @@ class Store:
         self._connection = connect(database)
         try:
             self._head = _recover(self._connection, log)
+            self._file = audit.LogFile(log)
         except BaseException:
             self._connection.close()
             raise
-        self._queue: queue.SimpleQueue[tuple[Callable[[Transaction], Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._broken = self._closed = False
+        self._entering = threading.Lock()  # after the last job nobody enters
+        self._waits = False  # lines in the database that are in the file by now
         self._log_is_due = True  # a crash may have left in it what was erased from the database
         self._thread = threading.Thread(target=self._work, name="store", daemon=True)
         self._thread.start()
@@ -90,9 +101,10 @@ class Store:
     def run(self, work: Callable[[Transaction], T]) -> T:
         """Do a piece of work and wait until it is on disk; what it raises undoes it and is raised here."""
         future: Future[T] = Future()
-        if self._closed:
-            raise refused("storage", "the service is stopping")
-        self._queue.put((work, future))
+        with self._entering:
+            if self._closed:
+                raise refused("storage", "the service is stopping")
+            self._queue.put((work, future))
         return future.result()
 
     def note(self, facts: Facts) -> None:
@@ -101,10 +113,12 @@ class Store:
 
     def close(self) -> None:
         """Finish what was asked for, and close the files."""
-        self._closed = True
-        self._queue.put(None)
+        with self._entering:
+            self._closed = True
+            self._queue.put(None)
         self._thread.join()
         self._connection.close()
+        self._file.close()
 
     def _work(self) -> None:
         going = True
@@ -118,44 +132,59 @@ class Store:
             going = jobs[-1] is not None
             self._commit([job for job in jobs if job is not None])
 
-    def _commit(self, jobs: list[tuple[Callable[[Transaction], Any], Future[Any]]]) -> None:
+    def _commit(self, jobs: list[_Job]) -> None:
         """All jobs in one commit; each is answered after it, with its own result or exception."""
-        outcomes: list[tuple[Future[Any], Any, BaseException | None]] = []
-        head, lines = self._head, list[tuple[int, str]]()
         try:
             if self._broken:
                 raise sqlite3.OperationalError("an earlier write failed")
+            outcomes, lines = _again(lambda: self._change([work for work, _ in jobs]))
+            if lines:
+                self._waits = True
+                _again(lambda: self._file.append(lines))
+            _again(self._tidy)
+        except Exception as cause:  # whatever it is, callers must hear of it
+            if not self._broken:
+                _log.error("the state cannot be written (%s): the service ends", type(cause).__name__)
+            self._broken = True  # file and database may differ now: only a restart, which repairs, may write again
+            outcomes = [(None, refused("storage", "the service cannot write its state"))] * len(jobs)
+        for (_, future), (result, error) in zip(jobs, outcomes, strict=True):
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+
+    def _change(self, works: list[Callable[[Transaction], Any]]) -> tuple[list[_Outcome], list[str]]:
+        """The database's part: what comes of each work, and the lines that are due; all on disk, or nothing."""
+        head, lines, outcomes, erases = self._head, list[tuple[int, str]](), list[_Outcome](), False
+        try:
             self._connection.execute("BEGIN IMMEDIATE")
-            erases = False
-            for work, future in jobs:
+            for work in works:
                 result, error, notes, erased = self._attempt(work)
                 erases = erases or erased
                 for facts in notes:
                     line, head = audit.next_line(head, facts, datetime.now(UTC))
                     lines.append((head.number, line))
-                outcomes.append((future, result, error))
+                outcomes.append((result, error))
             if lines:
                 self._connection.executemany("INSERT INTO audit_waiting VALUES (?, ?)", lines)
                 self._connection.execute("UPDATE audit_head SET number = ?, digest = ?", (head.number, head.digest))
             self._connection.execute("COMMIT")
-            if lines:
-                self._head = head
-                audit.append(self._log, [line for _, line in lines])
-                _forget_waiting(self._connection)
-            self._log_is_due = self._log_is_due or erases
-            if self._log_is_due:  # somebody who reads the database may be in the way: then after the next commit
-                [busy, *_] = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-                self._log_is_due = bool(busy)
-        except Exception as cause:  # whatever it is, callers must hear of it
-            self._broken = True  # file and database may differ now: only a restart, which repairs, may write again
-            _log.error("the state cannot be written (%s): nothing is granted until a restart", type(cause).__name__)
-            failure = refused("storage", "the service cannot write its state")
-            outcomes = [(future, None, failure) for _, future in jobs]
-        for future, result, error in outcomes:
-            if error is None:
-                future.set_result(result)
-            else:
-                future.set_exception(error)
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        self._head = head
+        self._log_is_due = self._log_is_due or erases
+        return outcomes, [line for _, line in lines]
+
+    def _tidy(self) -> None:
+        """The lines are in the file; what was erased goes from the write-ahead log, too."""
+        if self._waits:
+            _forget_waiting(self._connection)
+            self._waits = False
+        if self._log_is_due:  # somebody who reads the database may be in the way: then after the next commit
+            [busy, *_] = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._log_is_due = bool(busy)
 
     def _attempt(self, work: Callable[[Transaction], Any]) -> tuple[Any, BaseException | None, list[Facts], bool]:
         transaction = Transaction(self._connection)
@@ -171,6 +200,16 @@ class Store:
             if self._connection.in_transaction:
                 self._connection.execute("RELEASE job")
         return result, None, transaction.notes, transaction.erases
+
+
+def _again(write: Callable[[], T]) -> T:
+    """Try it again if it fails for want of something that may come back."""
+    for attempt in range(_TRIES - 1):
+        try:
+            return write()
+        except (OSError, sqlite3.OperationalError):
+            time.sleep(_PAUSE * 2**attempt)
+    return write()
 
 
 def connect(database: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -190,6 +229,7 @@ def connect(database: Path, *, read_only: bool = False) -> sqlite3.Connection:
         if not read_only:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA temp_store = MEMORY")  # no further descriptors
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA secure_delete = ON")  # pads that are forgotten do not stay in free pages
     except sqlite3.Error:
@@ -197,7 +237,8 @@ def connect(database: Path, *, read_only: bool = False) -> sqlite3.Connection:
     if version != schema.VERSION:
         connection.close()
         problem = f"is of version {version}, this program writes version {schema.VERSION}"
-        raise ServiceError(str(database), problem, "use the version of sensecrypt that wrote it")
+        fix = "use the version of sensecrypt that wrote it, or make a new folder for new runs: sensecrypt dkms init"
+        raise ServiceError(str(database), problem, fix)
     return connection
 
 

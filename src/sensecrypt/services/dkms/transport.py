@@ -11,20 +11,84 @@ import ssl
 from collections.abc import Callable
 from pathlib import Path
 
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
-from sensecrypt.errors import CertificateError
+from sensecrypt.errors import CertificateError, Refused
+from sensecrypt.services.dkms.certificates import identity_of
+from sensecrypt.services.dkms.connections import Connections, Peer
 
 
 class CertifiedProtocol(H11Protocol):
-    """HTTP/1.1 that puts the verified certificate of its peer, if any, into every request's state."""
+    """HTTP/1.1 that puts the verified certificate of its peer, if any, into every request's state.
+
+    It takes its place among the connections once the handshake is done, and ends if a request's header does not
+    arrive in time.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        state: ServerState,
+        *,
+        peer: Peer,
+        connections: Connections,
+        header_seconds: float,
+    ) -> None:
+        """For one connection."""
+        super().__init__(config, state, {})
+        self._peer, self._connections, self._header_seconds = peer, connections, header_seconds
+        self._header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Read the certificate once a connection."""
+        """Read the certificate once a connection, and see whether there is a place for its holder."""
         super().connection_made(transport)
         peer = transport.get_extra_info("ssl_object")
         certificate = None if peer is None else peer.getpeercert(binary_form=True)
-        self.app_state = {**self.app_state, "certificate": certificate}
+        self.app_state = {"certificate": certificate, "abort": transport.abort}
+        self._peer.drop, self._peer.is_busy = transport.abort, self._is_busy
+        if self._connections.settle(self._peer, _holder(certificate)):
+            self._await_header()
+        else:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request: of one whose header is not whole, the time runs from its first byte."""
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:
+            self._stop_timer()
+        elif not self._is_busy() and self._header_timer is None:
+            self._await_header()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place up."""
+        self._stop_timer()
+        self._connections.leave(self._peer)
+        super().connection_lost(exc)
+
+    def _is_busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _await_header(self) -> None:
+        self._header_timer = self.loop.call_later(self._header_seconds, self.transport.abort)
+
+    def _stop_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+
+def _holder(certificate: bytes | None) -> str | None:
+    """Whose share a connection is of; a certificate without a role is as good as none."""
+    if certificate is None:
+        return None
+    try:
+        who = identity_of(certificate)
+    except Refused:
+        return None
+    return f"{who.role} {who.name}"
 
 
 def server_context(

@@ -18,8 +18,10 @@ import numpy as np
 
 from sensecrypt.crypto.keyfile import AnySecretKey, read_secret, write_secret
 from sensecrypt.crypto.keys import generate_keypair
+from sensecrypt.crypto.secret import SecretKey
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.services.dkms.processes import forbid_core_dumps
 
 _MOST_KEYS = 16  # kept in memory; each is read again when it is needed again
 
@@ -39,8 +41,13 @@ class Vault:
             if fields["do"] == "generate":
                 self._generate(fields["path"], fields["profile"])
                 return seal("done", {}, {})
+            if fields["do"] == "forget":
+                self._keys.pop(fields["path"], None)
+                return seal("done", {}, {})
             key = self._key(fields["path"])
-            values = key.decrypt(arrays["ciphertexts"], int(fields["count"]), workers=int(fields["workers"]))
+            options = {"constant_time": True} if int(fields["constant_time"]) and isinstance(key, SecretKey) else {}
+            count, workers = int(fields["count"]), int(fields["workers"])
+            values = key.decrypt(arrays["ciphertexts"], count, workers=workers, **options)
             return seal("done", {}, {"values": values.astype(np.int64)})
         except InvalidInput as error:
             told = {"argument": error.argument, "problem": error.problem, "fix": error.fix}
@@ -70,6 +77,7 @@ def serve(connection: Connection) -> None:
 
 def main(handle: int) -> None:
     """The process: ends when the service does, even in the middle of a decryption."""
+    forbid_core_dumps()  # again: a new program may be dumped
     parent = os.getppid()
 
     def watch(*_: Any) -> None:

@@ -10,12 +10,13 @@ import threading
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import errors
+from sensecrypt.crypto import publicfile
 from sensecrypt.crypto.publicfile import AnyPublicKey, read_public
 from sensecrypt.crypto.scheme import Ciphertexts, Ints
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, Rejected, WorkerDied
@@ -82,9 +83,10 @@ class VaultProcess:
 class VaultKey:
     """A decryption key whose secret stays in the vault."""
 
-    def __init__(self, vault: VaultProcess, path: Path) -> None:
-        """The key pair in that file."""
+    def __init__(self, vault: VaultProcess, path: Path, *, constant_time: bool = False) -> None:
+        """The key pair in that file; `constant_time` as `SecretKey.decrypt` has it, where the scheme does."""
         self._vault, self._path, self._public = vault, path, read_public(path)
+        self._constant_time = constant_time
 
     @property
     def public(self) -> AnyPublicKey:
@@ -97,7 +99,8 @@ class VaultKey:
 
     def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:
         """The first `count` values."""
-        fields: dict[str, str | int] = {"do": "decrypt", "path": str(self._path), "count": count, "workers": workers}
+        what: dict[str, str | int] = {"do": "decrypt", "path": str(self._path), "count": count}
+        fields = {**what, "workers": workers, "constant_time": int(self._constant_time)}
         values: Ints = self._vault.ask(fields, {"ciphertexts": ciphertexts})["values"]
         return values
 
@@ -106,6 +109,37 @@ def generate_key(vault: VaultProcess, path: Path, profile: str) -> AnyPublicKey:
     """A new key pair, written by the vault; its public part."""
     vault.ask({"do": "generate", "path": str(path), "profile": profile}, {})
     return read_public(path)
+
+
+def destroy_key(vault: VaultProcess, path: Path) -> None:
+    """Leave the public part alone, in the vault's memory too; the old file's bytes are overwritten where it lay.
+
+    A copy-on-write file system, a solid-state disk or a backup may keep them all the same: encrypted.
+    """
+    vault.ask({"do": "forget", "path": str(path)}, {})
+    for unused in path.parent.glob(f"{path.name}.unused-*"):
+        _overwrite(unused)
+        unused.unlink()
+    fields = publicfile.read_fields(path)
+    if fields["format"] == publicfile.PUBLIC_FORMAT:
+        return
+    public = publicfile.public_fields(publicfile.public_key(path, fields))
+    with path.open("r+b") as old:
+        size = path.stat().st_size
+        whole = {"format": publicfile.PUBLIC_FORMAT, "version": publicfile.VERSION, **public}
+        publicfile.write_fields(path, whole, mode=0o600, force=True)
+        _fill(old, size)
+
+
+def _overwrite(path: Path) -> None:
+    with path.open("r+b") as file:
+        _fill(file, path.stat().st_size)
+
+
+def _fill(file: BinaryIO, size: int) -> None:
+    file.write(bytes(size))
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _read(answer: bytes) -> dict[str, npt.NDArray[np.generic]]:

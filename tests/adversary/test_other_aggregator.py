@@ -1,0 +1,61 @@
+"""M3: the certificate of an aggregator is good for the runs that name it, and for no other.
+
+Before, any certificate with that role registered rounds, read members' names and submitted sums in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sensecrypt.errors import Refused
+from sensecrypt.services.dkms.addresses import place_of
+from sensecrypt.services.pki import create_authority
+from tests.services.conftest import Server, make_server
+from tests.services.rounds import Played
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    pki = tmp_path_factory.mktemp("pki")
+    create_authority(pki)
+    server = make_server(tmp_path_factory.mktemp("dkms") / "service", pki).start()
+    yield server
+    assert server.end() == 0
+
+
+def test_another_runs_aggregator_is_refused_everything(server):
+    played = Played(server)
+    round_, later = played.register(played.round()), played.round(1)
+    whole = played.upload(round_)
+    with server.party("aggregator", "mallory") as mallory:
+        for ask in (
+            lambda: mallory.run(played.run),
+            lambda: mallory.public_key(played.run),
+            lambda: mallory.register_round(later),
+            lambda: mallory.round(place_of(round_)),
+            lambda: mallory.receipts(round_),
+            lambda: mallory.open(whole.to_bytes(round_), round_),
+        ):
+            with pytest.raises(Refused) as refusal:
+                ask()
+            assert refusal.value.code == "not-the-aggregator"
+    assert played.events("sum-claimed") == []
+    assert played.open(whole, round_).contributors == (0, 1, 2, 3)  # its own goes on undisturbed
+
+
+def test_a_run_may_name_several_and_none_of_its_members(server):
+    played = Played(server)
+    good = {"size": 100, "profile": "insecure-test", "members": played.members, "min_contributors": 2}
+    with played.admin() as admin:
+        admin.register_run("two", **good, aggregators=["first", "second"])
+        for wrong, code in ((["phone-0"], "outside-policy"), ([], "invalid-request"), (["a/b"], "invalid-request")):
+            with pytest.raises(Refused) as refusal:
+                admin.register_run("none", **good, aggregators=wrong)
+            assert refusal.value.code == code
+    for name in ("first", "second"):
+        with server.party("aggregator", name) as aggregator:
+            assert aggregator.run("two")["aggregators"] == ["first", "second"]
+    with server.party("aggregator", "aggregator") as other, pytest.raises(Refused):
+        other.run("two")

@@ -1,0 +1,105 @@
+"""The end of a run: its secret key is destroyed, and what was opened stays for its members."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from sensecrypt.cli import main
+from sensecrypt.crypto.keyfile import read_secret
+from sensecrypt.crypto.publicfile import PUBLIC_FORMAT, SECRET_FORMAT
+from sensecrypt.errors import KeyFileError, Refused
+from tests.services.conftest import PASSPHRASE, certificate, make_server
+from tests.services.rounds import Played, expected_model
+
+
+def format_of(played: Played) -> str:
+    return json.loads(played.server.folder.key(played.run).read_text())["format"]
+
+
+def close(played: Played):
+    crt, key = certificate(played.server.pki, "admin", "admin")
+    who = ["--certificate", crt, "--key", key, "--ca", played.server.pki / "ca.crt"]
+    return CliRunner().invoke(
+        main, list(map(str, ["dkms", "close", "--url", played.server.url, *who, "--run", played.run]))
+    )
+
+
+def ended(ask) -> None:
+    with pytest.raises(Refused) as refusal:
+        ask()
+    assert refusal.value.code == "run-ended"
+
+
+def test_close_destroys_the_key_and_keeps_what_was_opened(server):
+    played = Played(server)
+    first = played.round(0)
+    opened = played.upload(played.register(first))
+    acknowledged = played.open(opened, first)
+    round_ = played.register(played.round(1))
+    whole = played.upload(round_)
+    key = server.folder.key(played.run)
+    unused = key.with_name(f"{key.name}.unused-0123abcd")  # of a registration that a crash interrupted
+    unused.write_bytes(key.read_bytes())
+    for _ in range(2):
+        done = close(played)
+        assert (done.exit_code, done.output) == (0, f"Run {played.run} has ended: its secret key is destroyed.\n")
+    assert format_of(played) == PUBLIC_FORMAT
+    assert not unused.exists()
+    with pytest.raises(KeyFileError):
+        read_secret(key, PASSPHRASE)
+    assert len(played.events("run-ended")) == 1
+    ended(lambda: played.open(whole, round_))
+    ended(lambda: played.register(played.round(2)))
+    late = played.seal(round_, 0)
+    with played.client(0) as client:
+        ended(lambda: client.turn_sketch(played.run, np.arange(8.0)))
+        ended(lambda: client.send_receipt(late.receipt, round_))
+        assert client.run(played.run)["ended"]
+    assert played.open(opened, first) == acknowledged
+    assert played.model(first, 2).tobytes() == expected_model(played).tobytes()
+
+
+def test_only_an_admin_closes_and_only_what_there_is(server):
+    played = Played(server)
+    for role, name, code in (("aggregator", "aggregator", "wrong-role"), ("client", "phone-0", "wrong-role")):
+        with server.party(role, name) as party, pytest.raises(Refused) as refusal:
+            party.end_run(played.run)
+        assert refusal.value.code == code
+    with played.admin() as admin, pytest.raises(Refused) as refusal:
+        admin.end_run("nowhere")
+    assert refusal.value.code == "unknown-run"
+    assert format_of(played) == SECRET_FORMAT
+
+
+def test_a_run_ends_with_its_last_round(server):
+    played = Played(server)
+    good = {"size": 100, "profile": "insecure-test", "members": played.members, "min_contributors": 2}
+    with played.admin() as admin:
+        admin.register_run("counted", **good, rounds=2)
+    played.run = "counted"
+    played.play(played.round(0))
+    with pytest.raises(Refused, match="was registered with 2 rounds"):
+        played.register(played.round(2))
+    clusters = [played.register(played.round(1, cluster=each, members=[2 * each, 2 * each + 1])) for each in (0, 1)]
+    played.open(played.upload(clusters[0]), clusters[0])
+    assert format_of(played) == SECRET_FORMAT  # the other cluster is still to come
+    played.open(played.upload(clusters[1]), clusters[1])
+    assert format_of(played) == PUBLIC_FORMAT
+    assert played.model(clusters[0], 0).size == played.model(clusters[1], 3).size == played.size
+
+
+def test_a_crash_between_the_end_and_the_destruction(tmp_path, pki):
+    server = make_server(tmp_path / "service", pki).start()
+    played = Played(server)
+    key = server.folder.key(played.run)
+    secret = key.read_bytes()
+    close(played)
+    server.kill()
+    key.write_bytes(secret)
+    server.start()
+    assert format_of(played) == PUBLIC_FORMAT
+    server.end()

@@ -96,7 +96,8 @@ def make_server(folder: Path, pki: Path, **policy: object) -> Server:
     """A new folder, with a policy for tests."""
     server = Server(folder, pki)
     server.folder.create(PASSPHRASE)
-    settings = {"allow_insecure": True, "requests_per_second": 10_000, "burst": 10_000, **policy}
+    small = {"min_contributors": 2, "colluders": 0}  # for rounds of two
+    settings = {"allow_insecure": True, **small, "requests_per_second": 10_000, "burst": 10_000, **policy}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
     server.folder.policy.write_text(text)
     return server

@@ -106,7 +106,7 @@ def test_state_of_another_version(tmp_path, pki):
         connection.execute("PRAGMA user_version = 7")
     connection.close()
     line = attempt(server.command())
-    assert "is of version 7, this program writes version 2; use the version of sensecrypt that wrote it" in line
+    assert "is of version 7, this program writes version 3; use the version of sensecrypt that wrote it" in line
 
 
 def test_no_state_damaged_state_and_a_wrong_passphrase(tmp_path, pki):

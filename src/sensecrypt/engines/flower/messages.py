@@ -39,7 +39,7 @@ _FLAGS = {"feasible"}
 _LONGEST_WORD = 40
 _LEAST_DEVICE, _MOST_DEVICE = 1e-3, 1e5  # processors, megabytes a second
 Header = dict[str, str | int]
-_ENROLMENT = {"size": int, "samples": int, "initial": str, "cpus": str, "bandwidth": str}
+_ENROLMENT = {"size": int, "initial": str, "cpus": str, "bandwidth": str}
 _ASSIGNMENT = {"cluster": int, "number": int, "attempt": int, "budget": str, "start": str, "refresh": int}
 
 
@@ -78,7 +78,6 @@ class Enrolment:
 
     Attributes:
         size: parameters of its model.
-        samples: that it trains on.
         initial: SHA-256 of its initial model, which all clients must share.
         row: what describes its data for clustering; empty where there is none.
         cpus: of its device, if it tells.
@@ -86,7 +85,6 @@ class Enrolment:
     """
 
     size: int
-    samples: int
     initial: str
     row: checks.FloatVector
     cpus: float | None = None
@@ -95,7 +93,7 @@ class Enrolment:
     def to_bytes(self) -> bytes:
         """The message."""
         device = {"cpus": _optional(self.cpus), "bandwidth": _optional(self.bandwidth)}
-        header: Header = {"size": self.size, "samples": self.samples, "initial": self.initial, **device}
+        header: Header = {"size": self.size, "initial": self.initial, **device}
         return seal("enrolment", header, {"row": self.row.astype("<f8")})
 
     @classmethod
@@ -103,13 +101,13 @@ class Enrolment:
         """Read a message, or raise `Rejected`."""
         fields, arrays = unseal(data, "enrolment", header=_ENROLMENT, tensors={"row": (np.dtype("<f8"), 1)})
         device = {key: _read_optional(fields[key]) for key in ("cpus", "bandwidth")}
-        if not (0 < fields["size"] <= _MOST and 0 < fields["samples"] <= _MOST):
-            raise Rejected("an enrolment without parameters or samples, or with impossibly many")
+        if not 0 < fields["size"] <= _MOST:
+            raise Rejected("an enrolment without parameters, or with impossibly many")
         if not all(each is None or _LEAST_DEVICE <= each <= _MOST_DEVICE for each in device.values()):
             raise Rejected(f"an enrolment with a device outside {_LEAST_DEVICE:g} to {_MOST_DEVICE:g}")
         if not (np.abs(arrays["row"]) < _MOST).all():
             raise Rejected("an enrolment with an impossible description")
-        return cls(fields["size"], fields["samples"], fields["initial"], arrays["row"], **device)
+        return cls(fields["size"], fields["initial"], arrays["row"], **device)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERSION = 2
+VERSION = 3
 
 _ROUND = "run TEXT NOT NULL, number INTEGER NOT NULL, cluster INTEGER NOT NULL, purpose TEXT NOT NULL"
 
@@ -11,6 +11,10 @@ CREATE TABLE runs (
     run TEXT PRIMARY KEY,
     description TEXT NOT NULL,          -- as the admin registered it
     fingerprint TEXT NOT NULL           -- of its key pair, which is in a file of its own
+) STRICT;
+CREATE TABLE samples (                  -- what members' weights follow from, fixed by the first that a client tells
+    run TEXT NOT NULL, client INTEGER NOT NULL, samples INTEGER NOT NULL,
+    PRIMARY KEY (run, client)
 ) STRICT;
 CREATE TABLE sketches (                 -- one a client: each that is turned tells whoever turns it something
     run TEXT NOT NULL, client INTEGER NOT NULL,

@@ -26,7 +26,7 @@ from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.keyserver import MISMATCH, KeyServer
 from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sumrules import LEAST_OF_EVEN, SumRules
+from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.services.dkms.addresses import Place, place_of
 from sensecrypt.services.dkms.certificates import Identity
 from sensecrypt.services.dkms.folder import Folder
@@ -36,7 +36,7 @@ from sensecrypt.services.dkms.metrics import Metrics
 from sensecrypt.services.dkms.openings import Openings
 from sensecrypt.services.dkms.policy import Policy
 from sensecrypt.services.dkms.problems import from_rejected, refused
-from sensecrypt.services.dkms.registry import Registry, Run, check_run, facts_of
+from sensecrypt.services.dkms.registry import Registry, Run, check_run, check_weights, facts_of
 from sensecrypt.services.dkms.store import Store
 from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, generate_key
 
@@ -85,8 +85,12 @@ class KeyService:
         told = {"run": name, "size": run.size, "profile": run.profile, **asdict(self._rules(run))}
         client = self._client(run, who) if who.role == "client" else None
         fingerprint = self._key(name).public.fingerprint
-        names = {str(number): name for number, name in run.members.items()} if who.role == "aggregator" else None
-        return {**told, "members": len(run.members), "fingerprint": fingerprint, "client": client, "names": names}
+        names = samples = None
+        if who.role == "aggregator":
+            names = {str(number): name for number, name in run.members.items()}
+            samples = {str(number): count for number, count in self._registry.samples(name).items()}
+        told |= {"members": len(run.members), "fingerprint": fingerprint, "client": client}
+        return {**told, "names": names, "samples": samples}
 
     def public_key(self, name: str, who: Identity) -> dict[str, Any]:
         """The run's public key, as key files have it."""
@@ -97,7 +101,7 @@ class KeyService:
     # What the aggregator asks for.
 
     def register_round(self, data: bytes, place: Place, who: Identity) -> None:
-        """Keep a round's members and weights; the same again changes nothing."""
+        """Keep a round's members, with the weights that follow from their samples; the same again changes nothing."""
         run = self._registry.run(place.run)
         round_ = _checked(read_round, data)
         if place_of(round_) != place:
@@ -107,6 +111,7 @@ class KeyService:
             self._rules(run).check(round_.weights, round_.weights.keys())
         except Rejected as error:
             raise from_rejected(error) from None
+        check_weights(round_, self._registry.samples(place.run), self._rules(run))
         self._registry.add_round(round_, who)
 
     def receipts(self, place: Place, who: Identity) -> list[int]:
@@ -148,6 +153,11 @@ class KeyService:
         return known.to_bytes()
 
     # What a client asks for.
+
+    def keep_samples(self, name: str, samples: int, who: Identity) -> None:
+        """How many samples a client has, which its weight follows from: the first that it tells counts."""
+        run = self._registry.run(name)
+        self._registry.keep_samples(name, self._client(run, who), samples, who)
 
     def turn_sketch(self, name: str, data: bytes, who: Identity) -> bytes:
         """A client's sketch, turned; the first that it sent, whatever it sends later: more would tell the rotation."""
@@ -291,7 +301,8 @@ class KeyService:
         return KeyServer(key, rules=self._rules(run), ledger=ledger or self._ledger(who))
 
     def _rules(self, run: Run) -> SumRules:
-        return SumRules(run.min_contributors, run.quorum, self.policy.largest_weight, LEAST_OF_EVEN)
+        limits = self.policy
+        return SumRules(run.min_contributors, run.quorum, limits.largest_weight, limits.largest_ratio, limits.colluders)
 
     def _key(self, name: str) -> VaultKey:
         """The run's key; it never changes, so that its file is read once."""

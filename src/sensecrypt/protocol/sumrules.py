@@ -1,7 +1,8 @@
 """Release rules: a sum is opened if enough clients with enough of the weight are in it, and none of them dominates it.
 
 A sum of one client and of next to nothing is that client's model. Clients that collude with the aggregator subtract
-their own parts, so dominance counts what is left without them (`dominance`). What counts is who is in the sum, not who
+their own parts, so dominance counts what is left without them (`dominance`), in weights and, because many small and
+independent updates average out, in squares of weights. What counts is who is in the sum, not who
 was planned: an aggregator chooses whose uploads it adds.
 """
 
@@ -16,6 +17,7 @@ from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.protocol.dominance import honest_share
 
 LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS = 0.7, 20.0, 1  # where clients are not to see each other's models
+LARGEST_SQUARE = 0.9  # where clients may collude: √(1 − 0.9) is the least relative error of reading one from the sum
 _LEAST_LARGEST = 0.5
 _ROUNDING = 1e-9  # shares are quotients of whole numbers
 
@@ -69,6 +71,10 @@ class SumRules:
         if share > self.largest_weight + _ROUNDING:
             without = f" without the {self.colluders} largest other(s)" if self.colluders else ""
             _refuse(f"one client is {share:.1%} of the sum{without}, at most {self.largest_weight:.0%} may be one's")
+        squares = {client: weight**2 for client, weight in own.items()}
+        drowned = honest_share(squares, max(own, key=lambda client: own[client]), self.colluders)
+        if self.colluders and self.largest_weight < 1 and drowned > LARGEST_SQUARE + _ROUNDING:
+            _refuse(f"one client outweighs the others of the sum, who are small: {(1 - drowned) ** 0.5:.0%} hide it")
         if max(own.values()) > self.largest_ratio * min(own.values()) * (1 + _ROUNDING):
             times = f"{max(own.values()) / min(own.values()):.0f} times the weight of another"
             _refuse(f"one client has {times} in the sum, at most {self.largest_ratio:g} times is allowed")
@@ -102,10 +108,11 @@ class SumRules:
         Whoever of the first t + 1 is looked at, without the t largest others the same others are left.
         """
         spare = len(ranked) > max(self.min_contributors, self.colluders + 2)
-        others = sum(ranked[self.colluders + 1 + spare :])
+        others = ranked[self.colluders + 1 + spare :]
         if not self.colluders or self.largest_weight >= 1 or not others:
             return math.inf
-        return self.largest_weight / (1 - self.largest_weight) * others
+        share = self.largest_weight / (1 - self.largest_weight) * sum(others)
+        return min(share, math.sqrt(LARGEST_SQUARE / (1 - LARGEST_SQUARE)) * math.hypot(*others))
 
 
 def _capped(shares: dict[int, float], most: float) -> dict[int, float]:

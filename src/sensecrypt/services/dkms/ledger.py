@@ -137,9 +137,9 @@ class DatabaseLedger:
         self._store.run(work)
 
     def result(self, place: Place) -> bytes | None:
-        """The opened sum as it travels to members, if there is one."""
-        sql = f"SELECT result FROM openings {_OPENING}"  # noqa: S608  (constants)
-        row = self._store.run(lambda transaction: transaction.row(sql, *place.round))
+        """The sum of that very attempt as it travels to members, if it was opened: another's has other contributors."""
+        sql = f"SELECT result FROM openings {_OPENING} AND attempt = ?"  # noqa: S608  (constants)
+        row = self._store.run(lambda transaction: transaction.row(sql, *place.all))
         if row is None or row[0] is None:
             return None
         return self._sealer.open(row[0], "opened", *place.round)

@@ -43,6 +43,7 @@ from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, generate_k
 T = TypeVar("T")
 _HEADER_BYTES = 1 << 17  # of a message, and whatever else is short in it
 _TICK = 0.25  # seconds
+_LOCK_SECONDS = 5.0
 _KEPT_MODELS = 8  # in memory, for members who ask at the same time
 
 
@@ -60,7 +61,7 @@ class KeyService:
         self._waiting = threading.BoundedSemaphore(policy.openings_at_once)
         self._decryptions = Buckets(rate=policy.decryptions_per_minute / 60, burst=policy.decryptions_per_minute)
         self._registering, self._keeping = threading.Lock(), threading.Lock()
-        self._rounds: dict[tuple[str, int, int, str], threading.Lock] = {}
+        self._opening: dict[tuple[str, int, str], threading.Lock] = {}
         self._models: dict[Place, bytes] = {}
         self._keys: dict[str, VaultKey] = {}
 
@@ -112,7 +113,13 @@ class KeyService:
         except Rejected as error:
             raise from_rejected(error) from None
         check_weights(round_, self._registry.samples(place.run), self._rules(run))
-        self._registry.add_round(round_, who)
+        lock = self._lock(place)
+        if not lock.acquire(timeout=_LOCK_SECONDS):  # a new attempt erases the pads that an opening reads
+            raise refused("busy", "a sum of this cluster is being decrypted")
+        try:
+            self._registry.add_round(round_, who)
+        finally:
+            lock.release()
 
     def receipts(self, place: Place, who: Identity) -> list[int]:
         """Whose receipts have arrived."""
@@ -144,7 +151,7 @@ class KeyService:
         """Decrypt and verify a sum, once; the same again is told what came out, and nothing is decrypted."""
         run, round_ = self._registry.run(place.run), self._registry.round(place)
         digest = _checked(lambda message: Aggregate.from_bytes(message, round_), data).digest()
-        with self._rounds.setdefault(place.round, threading.Lock()):
+        with self._lock(place):
             known = self._openings.claim(place, digest, who)
             if known is None:
                 known = self._decrypt(data, round_, run, who)
@@ -217,6 +224,10 @@ class KeyService:
         return result
 
     # How it is done.
+
+    def _lock(self, place: Place) -> threading.Lock:
+        """Held while a sum of a cluster is decrypted, and while one of its rounds is registered."""
+        return self._opening.setdefault((place.run, place.cluster, place.purpose), threading.Lock())
 
     def _check_policy(self, run: Run) -> None:
         try:

@@ -78,6 +78,9 @@ def test_what_is_quick_in_the_tour_runs(tmp_path):
         shell(command, tmp_path)
 
 
+FETCHED = re.compile(r"""(?:src|href)=["']?(?:https?:)?//[^"'\s>]+\.(?:js|css|woff2?)\b""")
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path / "site")]
@@ -87,8 +90,22 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert "WARNING" not in done.stderr
     pages = list((tmp_path / "site").glob("*.html"))
     assert len(pages) >= 10
-    fetched = re.compile(r"(?:src|href)=\"https?://[^\"]+\\.(?:js|css|woff2?)")
-    assert not [page for page in pages if fetched.search(page.read_text())]
+    assert not [page for page in pages if FETCHED.search(page.read_text())]
+
+
+@pytest.mark.parametrize(
+    ("tag", "found"),
+    [
+        ('<script src="https://cdn.example/a.min.js"></script>', True),
+        ('<link rel="stylesheet" href="//cdn.example/a.css?v=3">', True),
+        ("<link href='http://cdn.example/a.woff2'>", True),
+        ('<script src="assets/a.min.js"></script>', False),
+        ('<a href="https://example.org/page.html">', False),
+        ('<a href="https://www.jsdelivr.example/">', False),
+    ],
+)
+def test_what_a_page_would_fetch_from_elsewhere_is_seen(tag, found):
+    assert bool(FETCHED.search(tag)) == found
 
 
 def parse(arguments: list[str]) -> None:

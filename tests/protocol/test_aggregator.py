@@ -87,7 +87,7 @@ def test_individual_masks_under_scalar_encryption_give_that_model_too():
     assert Cluster(round_).run(masks).tobytes() == expected(round_)
 
 
-@given(st.permutations(range(CLIENTS)), st.integers(2, CLIENTS))
+@given(st.permutations(range(CLIENTS)), st.integers(3, CLIENTS))
 @settings(max_examples=10)
 def test_whoever_is_missing_is_divided_out(arrival, many):
     round_ = a_round()

@@ -22,6 +22,7 @@ from sensecrypt.protocol.messages import Aggregate, Receipt, Upload
 from sensecrypt.protocol.opening import open_aggregate
 from sensecrypt.protocol.receipts import PRIME, receipt
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.protocol.updates import moved_after
 from tests.crypto.conftest import keypair
 
@@ -44,7 +45,7 @@ class Cluster:
         self.padded = padded
         self.public, self.secret = keypair(profile)
         self.round = a_round(profile, size=size)
-        self.server = KeyServer(self.secret)
+        self.server = KeyServer(self.secret, rules=SumRules(min_contributors=2))
         self.models = models(size)
 
     def establish_order(self, sensitivities: np.ndarray) -> np.ndarray:

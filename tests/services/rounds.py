@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from dataclasses import fields
 
 import numpy as np
 
@@ -13,11 +15,13 @@ from sensecrypt.protocol.answers import Acknowledgement
 from sensecrypt.protocol.client import Sealed, seal_model, seal_sensitivity
 from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.services.dkms.client import DkmsClient
 from tests.services.conftest import CLIENTS, Server
 
 _names = itertools.count()
-WEIGHTS = {client: (client + 1) / 10 for client in range(CLIENTS)}
+SAMPLES = {client: 5 + client for client in range(CLIENTS)}
+WEIGHTS = {client: samples / sum(SAMPLES.values()) for client, samples in SAMPLES.items()}
 
 
 class Played:
@@ -30,15 +34,24 @@ class Played:
         size: int = 100,
         profile: str = "insecure-test",
         first: tuple[tuple[int, int], ...] = (),
+        samples: Mapping[int, int] = SAMPLES,
+        min_contributors: int = 2,
     ):
         self.server, self.size, self.profile = server, size, get_profile(profile)
         self.run = f"run-{next(_names)}"
-        self.models = np.random.default_rng(5).normal(0, 0.5, (CLIENTS, size)).astype(np.float32)
-        self.members = {client: f"phone-{client}" for client in range(CLIENTS)}
+        self.models = np.random.default_rng(5).normal(0, 0.5, (len(samples), size)).astype(np.float32)
+        self.members = {client: f"phone-{client}" for client in samples}
+        self.samples = samples
+        asked = {"size": size, "profile": profile, "members": self.members, "min_contributors": min_contributors}
         with self.admin() as admin:
-            self.told = admin.register_run(
-                self.run, size=size, profile=profile, members=self.members, min_contributors=2, first=first
-            )
+            self.told = admin.register_run(self.run, **asked, first=first)
+        for client, count in samples.items():
+            with self.client(client) as party:
+                party.tell_samples(self.run, count)
+
+    @property
+    def rules(self) -> SumRules:
+        return SumRules(**{each.name: self.told[each.name] for each in fields(SumRules)})
 
     def admin(self) -> DkmsClient:
         return self.server.party("admin", "admin")
@@ -49,11 +62,9 @@ class Played:
     def client(self, number: int, **more) -> DkmsClient:
         return self.server.party("client", f"phone-{number}", **more)
 
-    def round(
-        self, number: int = 0, *, purpose: str = "model", cluster: int = 0, attempt: int = 0, members=range(CLIENTS)
-    ):
-        total = sum(WEIGHTS[client] for client in members)
-        weights = {client: WEIGHTS[client] / total for client in members}
+    def round(self, number: int = 0, *, purpose: str = "model", cluster: int = 0, attempt: int = 0, members=None):
+        members = self.samples if members is None else members
+        weights = self.rules.weights({client: self.samples[client] for client in members})
         return Round(self.run, number, cluster, purpose, self.size, self.profile, weights, attempt)
 
     def register(self, round_: Round) -> Round:

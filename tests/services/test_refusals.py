@@ -16,7 +16,7 @@ from sensecrypt.services.dkms.addresses import MESSAGE_TYPE, round_address
 from sensecrypt.services.dkms.client import DkmsClient
 from sensecrypt.services.pki import create_authority
 from tests.services.conftest import Server, certificate, failed_handshakes, make_server, wait_for_handshake
-from tests.services.rounds import Played
+from tests.services.rounds import SAMPLES, Played
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +51,8 @@ class TestWeights:
     @pytest.mark.parametrize(
         ("weights", "reason"),
         [
-            ({0: 1 - 3e-9, 1: 1e-9, 2: 1e-9, 3: 1e-9}, "one client is 100.0% of the sum, at most 80% may be one's"),
-            ({0: 0.5, 1: 0.4999, 2: 0.0001}, "less than 1% of an even part"),
+            ({0: 1 - 3e-9, 1: 1e-9, 2: 1e-9, 3: 1e-9}, "one client is 100.0% of the sum, at most 70% may be one's"),
+            ({0: 0.5, 1: 0.49, 2: 0.01}, "one client has 50 times the weight of another in the sum, at most 20 times"),
         ],
     )
     def test_one_that_outweighs_the_others_is_refused(self, played, server, weights, reason):
@@ -65,20 +65,57 @@ class TestWeights:
         assert lines_of(server, "too-few-contributors") == before + 1
 
     @pytest.mark.parametrize(
-        ("weights", "contributors", "reason"),
+        ("samples", "contributors", "reason"),
         [
-            ({0: 0.6, 1: 0.004, 2: 0.004, 3: 0.392}, (0, 1, 2), "one client is 98.7% of the sum"),
-            ({0: 0.3, 1: 0.4, 2: 0.2, 3: 0.1}, (1,), "1 contributor(s), at least 2"),
-            ({0: 0.25, 1: 0.25, 2: 0.25, 3: 0.25}, (0,), "1 contributor(s), at least 2"),
-            ({0: 0.2, 1: 0.2, 2: 0.2, 3: 0.4}, (0, 1), "40% of the cluster's weight is in the sum, the quorum is 50%"),
+            ({0: 60, 1: 4, 2: 4, 3: 39}, (0, 1, 2), "one client is 85.5% of the sum"),
+            ({0: 3, 1: 4, 2: 2, 3: 1}, (1,), "1 contributor(s), at least 2"),
+            ({0: 1, 1: 1, 2: 1, 3: 2}, (0, 1), "40% of the cluster's weight is in the sum, the quorum is 50%"),
         ],
     )
-    def test_what_counts_is_who_is_in_the_sum(self, played, weights, contributors, reason):
+    def test_what_counts_is_who_is_in_the_sum(self, server, samples, contributors, reason):
         """An aggregator that leaves the heavy ones out would open the model of the one that it kept."""
-        round_ = Round(played.run, next(_numbers), 0, "model", played.size, played.profile, weights)
-        aggregate = played.upload(played.register(round_), contributors)
+        played = Played(server, samples=samples)
+        round_ = played.register(played.round())
+        aggregate = played.upload(round_, contributors)
         refusal = refusal_of(lambda: played.open(aggregate, round_))
         assert (refusal.code, reason in refusal.reason) == ("too-few-contributors", True), refusal.reason
+
+    def test_an_aggregator_sets_no_weights(self, played):
+        """Weights follow from what each client told once, whatever the aggregator or a client would have later."""
+        others = {0: 0.3, 1: 0.3, 2: 0.2, 3: 0.2}
+        round_ = Round(played.run, next(_numbers), 0, "model", played.size, played.profile, others)
+        refusal = refusal_of(lambda: played.register(round_))
+        assert refusal.code == "other-weights"
+        assert "client 0 has a weight of 0.3, the samples that members told give 0.1923" in refusal.reason
+        with played.client(0) as client:
+            client.tell_samples(played.run, 1000)
+        played.play(played.round(next(_numbers)))
+        with played.aggregator() as aggregator:
+            assert aggregator.samples(played.run) == SAMPLES
+
+    def test_a_member_that_told_no_samples_is_in_no_round(self, server):
+        played = Played(server)
+        with played.admin() as admin:
+            asked = {"size": 100, "profile": "insecure-test", "members": played.members, "min_contributors": 2}
+            admin.register_run("untold", **asked)
+        round_ = replace(played.round(), run="untold")
+        assert refusal_of(lambda: played.register(round_)).code == "no-samples"
+        with server.party("client", "stranger") as stranger:
+            assert refusal_of(lambda: stranger.tell_samples(played.run, 3)).code == "not-a-member"
+        with played.client(0) as client:
+            for impossible in (0, -1, 2**31, "nan"):
+                assert refusal_of(lambda n=impossible: client.tell_samples("untold", n)).code == "invalid-request"
+
+    @pytest.mark.parametrize("weight", [np.nan, np.inf, -0.5, 0.0])
+    def test_a_weight_that_is_none_harms_nobody_elses_round(self, played, round_, weight):
+        told = describe_round(wrong := played.round(next(_numbers)))
+        heavy = np.array([wrong.weights[0]], dtype="<f8").tobytes()
+        body = told.replace(heavy, np.array([weight], dtype="<f8").tobytes(), 1)
+        with played.server.browser("aggregator", "aggregator") as browser:
+            answer = browser.put(round_address(wrong), content=body, headers={"Content-Type": MESSAGE_TYPE})
+        assert (answer.status_code, answer.json()["code"]) == (422, "rejected")
+        assert "\n" not in answer.json()["detail"]
+        assert played.open(played.upload(round_), round_)
 
     def test_weights_that_do_not_sum_to_one_are_no_round(self, played):
         round_ = played.round(next(_numbers))
@@ -145,6 +182,7 @@ class TestWhoAsks:
         addresses = {
             ("PUT", base): {"admin"},
             ("PUT", f"{base}/sketch"): {"client"},
+            ("PUT", f"{base}/samples/5"): {"client"},
             ("PUT", where): {"aggregator"},
             ("GET", f"{where}/receipt-seed"): {"client"},
             ("GET", f"{where}/order"): {"client"},

@@ -30,7 +30,7 @@ def test_summed_sensitivities_make_an_order_that_only_members_get(server):
         ranking = client.ranking(round_)
     assert sorted(ranking.order[:10].tolist()) == list(range(90, 100))
     gains = np.abs(played.models)
-    mean = np.array([0.1, 0.2, 0.3, 0.4]) @ (gains / gains.max(axis=1, keepdims=True))
+    mean = np.array([5, 6, 7, 8]) @ (gains / gains.max(axis=1, keepdims=True))
     assert ranking.order[10:].tolist() == [k for k in np.argsort(-mean, kind="stable").tolist() if k < 90]
     played.open(played.upload(round_), round_)
     assert played.model(round_).tobytes() == expected_model(played).tobytes()
@@ -81,7 +81,7 @@ def test_who_is_missing_is_left_out(server):
     with played.aggregator() as aggregator:
         assert aggregator.receipts(round_) == [1, 3]
     assert played.open(aggregate, round_).contributors == (1, 3)
-    mean = (0.2 * played.models[1] + 0.4 * played.models[3]) / 0.6
+    mean = (6 * played.models[1] + 8 * played.models[3]) / 14
     assert np.abs(played.model(round_, 0) - mean).max() < 1e-6
 
 

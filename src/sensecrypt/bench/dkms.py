@@ -31,7 +31,7 @@ from sensecrypt.services.pki import create_authority, issue
 from sensecrypt.types import Mask
 
 PROFILE, RUN = "paillier-2048", "bench"
-_QUORUM = 0.001  # two clients contribute, and hundreds fetch what comes of it
+_QUORUM = 0.001  # three clients contribute, and hundreds fetch what comes of it
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,10 @@ def run(
     with tempfile.TemporaryDirectory() as folder, _service(Path(folder), workers) as running:
         names = {client: f"client-{client}" for client in range(clients)}
         with running.party("admin", "admin") as admin:
-            admin.register_run(RUN, size=parameters, profile=PROFILE, members=names, min_contributors=2, quorum=_QUORUM)
+            admin.register_run(RUN, size=parameters, profile=PROFILE, members=names, min_contributors=3, quorum=_QUORUM)
+        for name in names.values():
+            with running.party("client", name) as party:
+                party.tell_samples(RUN, 1)
         rounds = _Rounds(running, parameters, clients, seed)
         secret = read_secret(running.folder.key(RUN), running.passphrase)
         took: dict[str, list[float]] = {"service": [], "bare": []}
@@ -140,7 +143,7 @@ class _Rounds:
         self._weights = dict.fromkeys(range(clients), 1 / clients)
         rng, template = np.random.default_rng(seed), self._round(0)
         form = model_format(template)
-        self._values = {client: form.encode(rng.normal(0, 0.1, parameters), 1 / clients) for client in (0, 1)}
+        self._values = {client: form.encode(rng.normal(0, 0.1, parameters), 1 / clients) for client in (0, 1, 2)}
         with running.party("aggregator", "aggregator") as aggregator:
             public = aggregator.public_key(RUN)
         total, mask = RoundSum(template, public), Mask.prefix(template.blocks, size=parameters, block=template.block)

@@ -65,6 +65,11 @@ def run(
         click.echo("messages=keep: the folder will hold every client's weights and the secret order", err=True)
     if get_profile(config.profile).security_bits == 0:
         click.echo(f"profile={config.profile}: this encryption gives no security; it is for tests", err=True)
+    if config.key_mode == "dkms" and config.min_contributors < RunConfig.min_contributors:
+        reads = (
+            "a sum may be one client's model" if config.min_contributors == 1 else "of two clients each reads the other"
+        )
+        click.echo(f"min_contributors={config.min_contributors}: {reads}", err=True)
     from sensecrypt.engines.local import run_local  # loads PyTorch: only once the settings are known to be good
 
     try:

@@ -10,6 +10,7 @@ from sensecrypt.crypto.scheme import DecryptionKey
 from sensecrypt.engines.calibrated import TransparentKey, measure_prices
 from sensecrypt.engines.clock import Prices
 from sensecrypt.engines.meter import Meter, MeteredKey
+from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.sharedkey import SharedKeyClients
@@ -42,6 +43,10 @@ def make_keys(config: RunConfig, prices: Prices | None = None) -> Keyring:
         config: of the run.
         prices: of a calibrated run's ciphertexts; None: they are measured.
     """
+    if config.key_mode == "dkms" and config.clients < config.min_contributors:
+        problem = f"is {config.min_contributors}, and the run has {config.clients} client(s): no sum would be decrypted"
+        fix = f"use more clients, or set min_contributors={config.clients}, with which members can read each other"
+        raise InvalidInput("min_contributors", problem, fix)
     shared, ahead, encrypts = (
         config.key_mode == "shared-key",
         config.randomness == "ahead",
@@ -62,6 +67,5 @@ def make_keys(config: RunConfig, prices: Prices | None = None) -> Keyring:
     if shared:
         server = SharedKeyClients(held)
     else:
-        rules = SumRules(min(config.min_contributors, config.clients), config.quorum)
-        server = KeyServer(held, rules=rules)
+        server = KeyServer(held, rules=SumRules(config.min_contributors, config.quorum))
     return Keyring(server, held if shared else held.public, MeteredKey(secret.public, meter), meter, prices)

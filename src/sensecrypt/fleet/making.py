@@ -22,9 +22,15 @@ from sensecrypt.services.pki import create_authority, issue
 ADMIN = "admin"
 _POLICY = """\
 # For trying out on one machine; `sensecrypt dkms init` writes the limits to start from otherwise.
-min_contributors = 2
+min_contributors = {least}
+colluders = {colluders}
 allow_insecure = true  # a run may ask for the profile insecure-test
 """
+
+
+def _policy(clients: int) -> str:
+    """The key service's limits; of two clients each can subtract its own model, so that nobody may collude."""
+    return _POLICY.format(least=min(3, clients), colluders=int(clients > 2))
 
 
 def make_fleet(folder: FleetFolder, description: Description) -> None:
@@ -85,7 +91,7 @@ def _fill(folder: FleetFolder, description: Description) -> None:
     phrase = secrets.token_urlsafe(24)
     _write_private(folder.passphrase, f"{phrase}\n".encode())
     Folder(folder.dkms).create(phrase)
-    Folder(folder.dkms).policy.write_text(_POLICY, encoding="utf-8")
+    Folder(folder.dkms).policy.write_text(_policy(description.clients), encoding="utf-8")
     if description.tls:
         for node in description.nodes:
             _make_node_key(folder.node_key(node))

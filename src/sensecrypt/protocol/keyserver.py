@@ -93,7 +93,8 @@ class KeyServer:
         given = [receipts[client] for client in aggregate.contributors]
         pads = [each.pad for each in given if each.pad is not None]
         encrypted, values, sound = open_aggregate(aggregate, round_, self._secret, order, pads=pads, workers=workers)
-        if not _verifies(encrypted, values, given, round_, self.receipt_seed(round_)) or not sound:
+        verified = _verifies(encrypted, values, given, round_, self.receipt_seed(round_)) and sound
+        if not verified or not _ranks(values, round_):
             raise Rejected(MISMATCH, code="receipts-mismatch")
         opened = Opened(values, round_.divisor(aggregate.contributors), aggregate.contributors)
         if not within_clip(opened, round_):
@@ -128,6 +129,15 @@ class KeyServer:
 
     def _derive(self, *purpose: str) -> bytes:
         return hmac.digest(self._ledger.root, "\x00".join(purpose).encode(), "sha256")
+
+
+def _ranks(values: Ints, round_: Round) -> bool:
+    """Whether an order can be made of these sums: sensitivities are not negative, and some of them are positive.
+
+    Others come of a client that does not keep to the protocol, and are refused like whatever does not verify: it is
+    found as one whose receipts are wrong is found, and the cluster keeps its order.
+    """
+    return round_.purpose != "sensitivity" or bool((values.min() >= 0) & (values.max() > 0))
 
 
 def _verifies(encrypted: Ints, values: Ints, signed: Sequence[Receipt], round_: Round, seed: bytes) -> bool:

@@ -1,18 +1,24 @@
-"""Whose sums may be opened: those of enough clients, with enough of the weight, none of whom is nearly all of it.
+"""Release rules: a sum is opened if enough clients with enough of the weight are in it, and none of them dominates it.
 
-A sum of one and of next to nothing is that one, and whoever knows the others' values subtracts them. What counts is
-what is in the sum, not what was planned: an aggregator chooses whose uploads it adds.
+A sum of one client and of next to nothing is that client's model. Clients that collude with the aggregator subtract
+their own parts, so dominance counts what is left without them (`dominance`), in weights and, because many small and
+independent updates average out, in squares of weights. What counts is who is in the sum, not who
+was planned: an aggregator chooses whose uploads it adds.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sensecrypt import checks
-from sensecrypt.errors import Rejected
+from sensecrypt.errors import InvalidInput, Rejected
+from sensecrypt.protocol.dominance import honest_share
 
-LARGEST_WEIGHT, LEAST_OF_EVEN = 0.8, 0.01  # where clients are not to see each other's models
+LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS = 0.7, 20.0, 1  # where clients are not to see each other's models
+LARGEST_SQUARE = 0.9  # where clients may collude: √(1 − 0.9) is the least relative error of reading one from the sum
+_LEAST_LARGEST = 0.5
 _ROUNDING = 1e-9  # shares are quotients of whole numbers
 
 
@@ -23,20 +29,28 @@ class SumRules:
     Attributes:
         min_contributors: the fewest clients in it.
         quorum: the least part in it of the members' weight, and of their number: weights are what clients say.
-        largest_weight: the largest part of it that is one client's.
-        least_of_even: how much of an even part each client has at least.
+        largest_weight: the largest part that one client may have of it without the `colluders` largest others.
+        largest_ratio: how many times the least weight in it the largest may be.
+        colluders: how many of its clients may give their values to the aggregator.
     """
 
-    min_contributors: int = 2
+    min_contributors: int = 3
     quorum: float = 0.0
     largest_weight: float = 1.0
-    least_of_even: float = 0.0
+    largest_ratio: float = math.inf
+    colluders: int = 0
 
     def __post_init__(self) -> None:
         """Refuse rules that no sum could keep."""
         checks.whole("min_contributors", self.min_contributors, low=1)
-        for name in ("quorum", "largest_weight", "least_of_even"):
+        checks.whole("colluders", self.colluders, low=0)
+        for name in ("quorum", "largest_weight"):
             checks.number(name, getattr(self, name), low=0.0, high=1.0)
+        if not self.largest_ratio >= 1:
+            raise InvalidInput("largest_ratio", f"is {self.largest_ratio}", "pass at least 1")
+        if self.colluders and self.largest_weight < _LEAST_LARGEST:
+            fix = f"pass at least {_LEAST_LARGEST}: two clients are what is left of three without one"
+            raise InvalidInput("largest_weight", f"is {self.largest_weight}", fix)
 
     def check(self, weights: Mapping[int, float], contributors: Collection[int]) -> None:
         """Raise `Rejected` unless a sum of these members may be opened.
@@ -45,18 +59,25 @@ class SumRules:
             weights: p of every member; they sum to 1.
             contributors: members whose values are in the sum, each once.
         """
-        own = [weights[client] for client in contributors]
-        there, many = sum(own), len(own)
+        own = {client: weights[client] for client in contributors}
+        there, many = sum(own.values()), len(own)
         if many < self.min_contributors:
             _refuse(f"{many} contributor(s), at least {self.min_contributors} are needed")
         if there < self.quorum - _ROUNDING:
             _refuse(f"{there:.0%} of the cluster's weight is in the sum, the quorum is {self.quorum:.0%}")
         if many < self.quorum * len(weights) - _ROUNDING:
             _refuse(f"{many} of the cluster's {len(weights)} clients are in the sum, the quorum is {self.quorum:.0%}")
-        if max(own) > self.largest_weight * there + _ROUNDING:
-            _refuse(f"one client is {max(own) / there:.1%} of the sum, at most {self.largest_weight:.0%} may be one's")
-        if min(own) * many < self.least_of_even * there - _ROUNDING:
-            _refuse(f"one client has less than {self.least_of_even:.0%} of an even part of the sum")
+        share = honest_share(own, max(own, key=lambda client: own[client]), self.colluders)
+        if share > self.largest_weight + _ROUNDING:
+            without = f" without the {self.colluders} largest other(s)" if self.colluders else ""
+            _refuse(f"one client is {share:.1%} of the sum{without}, at most {self.largest_weight:.0%} may be one's")
+        squares = {client: weight**2 for client, weight in own.items()}
+        drowned = honest_share(squares, max(own, key=lambda client: own[client]), self.colluders)
+        if self.colluders and self.largest_weight < 1 and drowned > LARGEST_SQUARE + _ROUNDING:
+            _refuse(f"one client outweighs the others of the sum, who are small: {(1 - drowned) ** 0.5:.0%} hide it")
+        if max(own.values()) > self.largest_ratio * min(own.values()) * (1 + _ROUNDING):
+            times = f"{max(own.values()) / min(own.values()):.0f} times the weight of another"
+            _refuse(f"one client has {times} in the sum, at most {self.largest_ratio:g} times is allowed")
 
     def allow(self, weights: Mapping[int, float], contributors: Collection[int]) -> bool:
         """Whether `check` would pass."""
@@ -69,17 +90,29 @@ class SumRules:
     def weights(self, samples: Mapping[int, int]) -> dict[int, float]:
         """n_i / Σ n_j of all members, moved as far as needed for a sum of all of them to keep the rules.
 
-        Whoever has next to nothing counts a little more. Whoever has nearly all counts less, so much so that the others
-        are a quorum without it: samples are what clients say that they have, and one that lies must not be missed.
+        Whoever has next to nothing counts more. Whoever has nearly all counts less: so much so that the others are a
+        quorum without it, and that any one may stay away where the rest are enough. Samples are what clients say that
+        they have, and one that lies must not be missed.
         """
-        total, even = sum(samples.values()), 1 / len(samples)
-        shares = {client: own / total for client, own in samples.items()}
-        least = self.least_of_even * even
-        if min(shares.values()) < least:
-            raised = {client: max(own, 2 * least) for client, own in shares.items()}  # twice: scaling takes some away
-            scale = sum(raised.values())
-            shares = {client: own / scale for client, own in raised.items()}
+        least = max(samples.values()) / self.largest_ratio
+        masses: dict[int, float] = {client: max(own, least) for client, own in samples.items()}
+        most = self._bound(sorted(masses.values(), reverse=True))
+        masses = {client: min(own, most) for client, own in masses.items()}
+        total, even = sum(masses.values()), 1 / len(masses)
+        shares = {client: own / total for client, own in masses.items()}
         return _capped(shares, max(min(self.largest_weight, 1 - self.quorum), even))
+
+    def _bound(self, ranked: list[float]) -> float:
+        """The largest mass that nobody dominates with, whoever colludes and, if all can do without one, who is missing.
+
+        Whoever of the first t + 1 is looked at, without the t largest others the same others are left.
+        """
+        spare = len(ranked) > max(self.min_contributors, self.colluders + 2)
+        others = ranked[self.colluders + 1 + spare :]
+        if not self.colluders or self.largest_weight >= 1 or not others:
+            return math.inf
+        share = self.largest_weight / (1 - self.largest_weight) * sum(others)
+        return min(share, math.sqrt(LARGEST_SQUARE / (1 - LARGEST_SQUARE)) * math.hypot(*others))
 
 
 def _capped(shares: dict[int, float], most: float) -> dict[int, float]:

@@ -51,24 +51,24 @@ def test_an_assignment_arrives_as_it_was_sent(assignment):
 
 
 def test_an_enrolment_arrives_as_it_was_sent():
-    sent = Enrolment(10, 3, "ab", None, np.array([1.0, 2.0]), None, 2.5)
+    sent = Enrolment(10, "ab", 1.5, np.array([1.0, 2.0]), None, 2.5)
     got = Enrolment.from_bytes(sent.to_bytes())
-    assert (got.size, got.samples, got.initial, got.cpus, got.bandwidth) == (10, 3, "ab", None, 2.5)
+    assert (got.size, got.initial, got.clip, got.cpus, got.bandwidth) == (10, "ab", 1.5, None, 2.5)
     assert got.row.tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize(
     "enrolment",
     [
-        Enrolment(0, 3, "", None, np.zeros(1)),
-        Enrolment(1, 0, "", None, np.zeros(1)),
-        Enrolment(1, 1, "", None, np.array([np.nan])),
-        Enrolment(1, 1, "", None, np.zeros(1), cpus=-1.0),
-        Enrolment(1, 1, "", None, np.zeros(1), cpus=float("inf")),
-        Enrolment(1, 1, "", None, np.zeros(1), cpus=1e300),
-        Enrolment(1, 2**63, "", None, np.zeros(1)),
-        Enrolment(2**63, 1, "", None, np.zeros(1)),
-        Enrolment(1, 1, "", None, np.array([1e308])),
+        Enrolment(0, "", None, np.zeros(1)),
+        Enrolment(1, "", 0.0, np.zeros(1)),
+        Enrolment(1, "", float("nan"), np.zeros(1)),
+        Enrolment(1, "", None, np.array([np.nan])),
+        Enrolment(1, "", None, np.zeros(1), cpus=-1.0),
+        Enrolment(1, "", None, np.zeros(1), cpus=float("inf")),
+        Enrolment(1, "", None, np.zeros(1), cpus=1e300),
+        Enrolment(2**63, "", None, np.zeros(1)),
+        Enrolment(1, "", None, np.array([1e308])),
     ],
 )
 def test_an_impossible_enrolment_is_rejected(enrolment):

@@ -221,24 +221,23 @@ def test_a_description_of_another_length_is_left_out(altered):
     assert altered("query.enrol", alter, clustering="auto").play().labels == [0, 0, 0, -1]
 
 
+def tell_first(played, samples: int) -> None:
+    """What client 3 tells the key service before it enrols is what counts."""
+    with played.server.party("client", "client-3") as party:
+        party.tell_samples(played.run, samples)
+
+
 @pytest.mark.parametrize("samples", [1, 10**9])
-def test_a_client_that_tells_too_few_samples_or_too_many_stops_nobody(altered, samples):
+def test_a_client_that_tells_too_few_samples_or_too_many_stops_nobody(fleet, samples):
     """The key service opens no sum that is nearly one client's: weights are kept within its rules."""
-
-    def alter(parts, *_):
-        honest = Enrolment.from_bytes(parts["enrolment"])
-        return {**parts, "enrolment": replace(honest, samples=samples).to_bytes()}
-
-    outcome = altered("query.enrol", alter).play()
-    assert len(outcome.played) == 4
+    played = fleet(rounds=1)
+    tell_first(played, samples)
+    assert len(played.play().played) == 4
 
 
-def test_a_client_that_tells_too_many_samples_and_stays_away_is_not_missed(altered):
-    def alter(parts, *_):
-        honest = Enrolment.from_bytes(parts["enrolment"])
-        return {**parts, "enrolment": replace(honest, samples=2**40).to_bytes()}
-
-    played = altered("query.enrol", alter)
+def test_a_client_that_tells_too_many_samples_and_stays_away_is_not_missed(fleet):
+    played = fleet(rounds=1)
+    tell_first(played, 2**31 - 1)
     played.before = lambda client, kind, message: None if (client, kind) == (3, "train") else message
     assert {record["client"] for record in played.play().played} == {0, 1, 2}
 

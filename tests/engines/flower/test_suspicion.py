@@ -17,7 +17,7 @@ from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.types import Mask
 from tests.crypto.conftest import keypair
 
-QUORUM, RULES = 0.5, SumRules(3, 0.5, 0.8, 0.01)
+QUORUM, RULES = 0.5, SumRules(3, 0.5, 0.7, 20.0, 1)
 
 
 def everybody(suspicion: Suspicion, weights: dict[int, float]) -> set[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flwr.serverapp import Grid
 
@@ -57,7 +57,7 @@ class Aggregator:
         public: the run's public key.
         folder: where records and checkpoints go.
         roster: who is there.
-        rules: for the sums that the key service opens; members' weights are kept within them.
+        registered: the key service's rules for sums, which members' weights follow from.
         suspicion: whose receipts may be wrong.
     """
 
@@ -68,12 +68,17 @@ class Aggregator:
     public: EncryptionKey
     folder: RunFolder
     roster: Roster
-    rules: SumRules
+    registered: SumRules
     suspicion: Suspicion = field(default_factory=Suspicion)
+
+    @property
+    def rules(self) -> SumRules:
+        """For the sums that are handed in: the key service's, with the run's own quorum if that is larger."""
+        return replace(self.registered, quorum=max(self.registered.quorum, self.config.quorum))
 
     def describe(self, state: FleetState, cluster: int, number: int, purpose: str, attempt: int) -> Round:
         """What all members of a cluster agree on before a round."""
-        weights = self.rules.weights({client: int(state.samples[client]) for client in state.members(cluster)})
+        weights = self.registered.weights({client: int(state.samples[client]) for client in state.members(cluster)})
         profile = get_profile(self.config.profile)
         clip = state.clip if purpose == "model" else None
         return Round(self.settings.run, number, cluster, purpose, state.size, profile, weights, attempt, clip=clip)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -53,13 +54,20 @@ def enrol_all(roster: Roster, settings: Settings, *, least: int) -> None:
     _LOG.warning("clients %s are not there; the run starts without them", ", ".join(map(str, missing)))
 
 
-def cluster_fleet(roster: Roster, settings: Settings) -> tuple[FleetState, RunConfig]:
-    """Clusters of those who are there; and the configuration with the devices that they told."""
+def cluster_fleet(roster: Roster, settings: Settings, told: Mapping[int, int]) -> tuple[FleetState, RunConfig]:
+    """Clusters of those who are there; and the configuration with the devices that they told.
+
+    Args:
+        roster: who is there.
+        settings: of the run.
+        told: how many samples each client told the key service that it has.
+    """
     agreeing, (size, initial, clip, _) = _agreeing(roster)
+    agreeing = {client: each for client, each in agreeing.items() if _has_told(roster, client, told)}
     count, config = settings.config.clients, settings.config
     labels, samples = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
     here = np.array(list(agreeing))
-    samples[here] = [each.samples for each in agreeing.values()]
+    samples[here] = [told[client] for client in agreeing]
     labels[here], why, rows = 0, "clustering is off", np.zeros((count, 0))
     if config.clustering != "none":
         described = np.array([each.row for each in agreeing.values()])
@@ -95,8 +103,21 @@ def _start(enrolment: Enrolment) -> _Start:
     return enrolment.size, enrolment.initial, enrolment.clip, enrolment.row.size
 
 
-def place_newcomers(roster: Roster, state: FleetState) -> list[int]:
-    """Put clients that came after the clusters were made into the one whose members' data are most like theirs."""
+def _has_told(roster: Roster, client: int, told: Mapping[int, int]) -> bool:
+    """Whether a client told the key service its samples, which no round can do without; else it is refused."""
+    if client not in told:
+        roster.refuse(client, f"client {client} has not told the key service how many samples it has")
+    return client in told
+
+
+def place_newcomers(roster: Roster, state: FleetState, told: Callable[[], Mapping[int, int]]) -> list[int]:
+    """Put clients that came after the clusters were made into the one whose members' data are most like theirs.
+
+    Args:
+        roster: who is there.
+        state: of the fleet.
+        told: gives how many samples each client told the key service that it has; called if somebody is new.
+    """
     placed = []
     for client, each in list(roster.enrolments.items()):
         if state.labels[client] >= 0:
@@ -104,9 +125,12 @@ def place_newcomers(roster: Roster, state: FleetState) -> list[int]:
         if _start(each) != (state.size, state.initial, state.clip, state.rows.shape[1]):
             roster.refuse(client, f"client {client} starts from another model than most; {_SAME}")
             continue
+        samples = told()
+        if not _has_told(roster, client, samples):
+            continue
         centres = [state.rows[state.members(cluster)].mean(axis=0) for cluster in range(state.clusters)]
         nearest = int(np.argmin([np.linalg.norm(centre - each.row) for centre in centres]))
-        state.labels[client], state.samples[client], state.rows[client] = nearest, each.samples, each.row
+        state.labels[client], state.samples[client], state.rows[client] = nearest, samples[client], each.row
         if state.bandwidths is not None:
             state.bandwidths[client] = roster.bandwidths[client]
         placed.append(client)

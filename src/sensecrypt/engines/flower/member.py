@@ -89,9 +89,9 @@ class Member:
             row, facts = described.row, described.facts
             if seed is not None:
                 row = self._dkms.turn_sketch(self._settings.run, row)
+        self._dkms.tell_samples(self._settings.run, len(self._share.data[1]))
         enrolment = Enrolment(
             size=self._initial.size,
-            samples=len(self._share.data[1]),
             initial=hashlib.sha256(self._initial.tobytes()).hexdigest(),
             clip=self._clip,
             row=row,

@@ -39,7 +39,7 @@ _FLAGS = {"feasible"}
 _LONGEST_WORD = 40
 _LEAST_DEVICE, _MOST_DEVICE = 1e-3, 1e5  # processors, megabytes a second
 Header = dict[str, str | int]
-_ENROLMENT = {"size": int, "samples": int, "initial": str, "clip": str, "cpus": str, "bandwidth": str}
+_ENROLMENT = {"size": int, "initial": str, "clip": str, "cpus": str, "bandwidth": str}
 _MOST_CLIP = 1e6
 _ASSIGNMENT = {"cluster": int, "number": int, "attempt": int, "budget": str, "start": str, "refresh": int}
 
@@ -79,7 +79,6 @@ class Enrolment:
 
     Attributes:
         size: parameters of its model.
-        samples: that it trains on.
         initial: SHA-256 of its initial model, which all clients must share.
         clip: the bound on its updates that follows from that model and the settings; None: it sends weights.
         row: what describes its data for clustering; empty where there is none.
@@ -88,7 +87,6 @@ class Enrolment:
     """
 
     size: int
-    samples: int
     initial: str
     clip: float | None
     row: checks.FloatVector
@@ -98,7 +96,7 @@ class Enrolment:
     def to_bytes(self) -> bytes:
         """The message."""
         optional = {name: _optional(getattr(self, name)) for name in ("clip", "cpus", "bandwidth")}
-        header: Header = {"size": self.size, "samples": self.samples, "initial": self.initial, **optional}
+        header: Header = {"size": self.size, "initial": self.initial, **optional}
         return seal("enrolment", header, {"row": self.row.astype("<f8")})
 
     @classmethod
@@ -109,13 +107,13 @@ class Enrolment:
         clip = _read_optional(fields["clip"])
         if clip is not None and not 0 < clip <= _MOST_CLIP:
             raise Rejected("an enrolment with an impossible bound on updates")
-        if not (0 < fields["size"] <= _MOST and 0 < fields["samples"] <= _MOST):
-            raise Rejected("an enrolment without parameters or samples, or with impossibly many")
+        if not 0 < fields["size"] <= _MOST:
+            raise Rejected("an enrolment without parameters, or with impossibly many")
         if not all(each is None or _LEAST_DEVICE <= each <= _MOST_DEVICE for each in device.values()):
             raise Rejected(f"an enrolment with a device outside {_LEAST_DEVICE:g} to {_MOST_DEVICE:g}")
         if not (np.abs(arrays["row"]) < _MOST).all():
             raise Rejected("an enrolment with an impossible description")
-        return cls(fields["size"], fields["samples"], fields["initial"], clip, arrays["row"], **device)
+        return cls(fields["size"], fields["initial"], clip, arrays["row"], **device)
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,7 @@ def _held(folder: RunFolder) -> Iterator[None]:
 def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder: RunFolder) -> None:
     start = time.perf_counter()
     told = dkms.run(settings.run)
-    names, rules = told["names"], SumRules(**{each.name: told[each.name] for each in fields(SumRules)})
-    rules = replace(rules, quorum=max(rules.quorum, settings.config.quorum))
+    names, registered = told["names"], SumRules(**{each.name: told[each.name] for each in fields(SumRules)})
     if sorted(map(int, names)) != list(range(settings.config.clients)):
         problem = f"is {settings.config.clients}, the key service knows {len(names)} members of run {settings.run}"
         raise InvalidInput("clients", problem, "register the run with as many, numbered from 0")
@@ -95,12 +94,12 @@ def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder
     state = load_fleet_state(folder)
     enrol_all(roster, settings, least=settings.config.min_contributors)
     if state is None:
-        state, config = cluster_fleet(roster, settings)
+        state, config = cluster_fleet(roster, settings, dkms.samples(settings.run))
         if not folder.exists():
             folder.create(config)
         state.save(folder)
     config = replace(folder.read_config(), rounds=settings.config.rounds)
-    aggregator = Aggregator(grid, settings, config, dkms, dkms.public_key(settings.run), folder, roster, rules)
+    aggregator = Aggregator(grid, settings, config, dkms, dkms.public_key(settings.run), folder, roster, registered)
     if state.next_round == SETUP:
         records = first_orders(aggregator, state)
         dismiss_found(aggregator, state)
@@ -110,7 +109,7 @@ def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder
     dismissed = False
     for number in range(state.next_round, config.rounds):
         roster.look(seconds=min(LOOK_SECONDS, settings.deadline))
-        if place_newcomers(roster, state) or dismissed:
+        if place_newcomers(roster, state, lambda: dkms.samples(settings.run)) or dismissed:
             budgets = Budgets(config, state.labels, state.size, state.measured)
             budgets.learn(folder.records())
         allowed, refresh = budgets.of_round(number), _is_refresh(aggregator, number)

@@ -56,7 +56,7 @@ class RunRequest(BaseModel):
     aggregators: list[Annotated[str, Field(pattern=NAME)]] = Field(
         min_length=1, max_length=100, description="names of the certificates that may register its rounds and sums"
     )
-    min_contributors: int = Field(default=2, ge=1, le=_MOST, description="the fewest clients in a sum")
+    min_contributors: int = Field(default=3, ge=1, le=_MOST, description="the fewest clients in a sum")
     quorum: float = Field(
         default=0.5, gt=0, le=1, description="the least part of a cluster's weight, and of its clients, in a sum"
     )
@@ -138,6 +138,16 @@ def _add_runs(app: FastAPI, service: KeyService) -> None:
     def get_key(run: RunName, who: Annotated[Identity, Depends(_parties)]) -> dict[str, Any]:
         """The run's public key, as a key file."""
         return service.public_key(run, who)
+
+    @app.put(RUN + "/samples/{samples}")
+    def put_samples(
+        run: RunName,
+        samples: Annotated[int, Path(ge=1, le=_MOST)],
+        who: Annotated[Identity, Depends(_client)],
+    ) -> dict[str, bool]:
+        """How many samples you train on: your weight in every sum follows from the first that you tell. For members."""
+        service.keep_samples(run, samples, who)
+        return {"kept": True}
 
     @app.put(RUN + "/sketch", response_class=_Message, openapi_extra=_MESSAGE_BODY)
     def put_sketch(

@@ -126,6 +126,14 @@ class DkmsClient:
         address = f"{run_address(run)}/key"
         return public_key(f"{self._url}{address}", self._json("GET", address))
 
+    def tell_samples(self, run: str, samples: int) -> None:
+        """How many samples this client has; the first that it tells in a run counts."""
+        self._json("PUT", f"{run_address(run)}/samples/{samples}")
+
+    def samples(self, run: str) -> dict[int, int]:
+        """How many samples each client told that it has, as aggregator."""
+        return {int(client): int(count) for client, count in self.run(run)["samples"].items()}
+
     def turn_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
         """This client's sketch as the aggregator may have it: the first that it sent in this run."""
         return read_sketch(self._ask("PUT", f"{run_address(run)}/sketch", body=seal_sketch(row)))

@@ -155,21 +155,21 @@ class DatabaseLedger:
     def _moved_after(self, opened: Opened, round_: Round) -> npt.NDArray[np.float32]:
         """How far the cluster has moved, from where it was after its latest round that was opened before this one."""
         sql = (
-            "SELECT number FROM openings WHERE (run, cluster, purpose) = (?, ?, 'model') AND number < ? "
+            "SELECT number, attempt FROM openings WHERE (run, cluster, purpose) = (?, ?, 'model') AND number < ? "
             "AND result IS NOT NULL ORDER BY number DESC LIMIT 1"
         )
         where = (round_.run, round_.cluster, round_.number)
         latest = self._store.run(lambda transaction: transaction.row(sql, *where))
         before = None
         if latest is not None and round_.clip is not None:
-            kept = self.result(replace(place_of(round_), number=latest[0]))
+            kept = self.result(replace(place_of(round_), number=latest[0], attempt=latest[1]))
             before = None if kept is None else read_moved(kept, round_.size)
         return moved_after(before, opened, round_)
 
     def result(self, place: Place) -> bytes | None:
-        """What came of a round's sum, if it was opened: of a model, as it travels to members."""
-        sql = f"SELECT result FROM openings {_OPENING}"  # noqa: S608  (constants)
-        row = self._store.run(lambda transaction: transaction.row(sql, *place.round))
+        """What came of the sum of that very attempt, if it was opened: of a model, as it travels to members."""
+        sql = f"SELECT result FROM openings {_OPENING} AND attempt = ?"  # noqa: S608  (constants)
+        row = self._store.run(lambda transaction: transaction.row(sql, *place.all))
         if row is None or row[0] is None:
             return None
         return self._sealer.open(row[0], "opened", *place.round)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
-from sensecrypt.protocol.sumrules import LARGEST_WEIGHT
+from sensecrypt.protocol.sumrules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT
 from sensecrypt.tomlfile import read_toml, refuse_unknown
 
 
@@ -18,7 +18,10 @@ class Policy:
     Attributes:
         min_contributors: the fewest clients in a sum; a run may ask for more.
         quorum: the least part of a cluster's weight, and of its clients, in a sum; a run may ask for more.
-        largest_weight: the largest part of a sum that may be one client's: a larger one shows its model to the others.
+        colluders: how many clients of a sum may give their values to the aggregator.
+        largest_weight: the largest part that may be one client's of what is left of a sum without the `colluders`
+            largest others: a larger one shows its model to them.
+        largest_ratio: how many times the least weight in a sum the largest may be.
         max_parameters: the largest model.
         max_members: the most clients of a run.
         failures_per_round: how many sums that fail after decryption a round may have; then it is closed.
@@ -43,9 +46,11 @@ class Policy:
         denied: names of certificates that are shut out, until they expire.
     """
 
-    min_contributors: int = 2
+    min_contributors: int = 3
     quorum: float = 0.5
+    colluders: int = COLLUDERS
     largest_weight: float = LARGEST_WEIGHT
+    largest_ratio: float = LARGEST_RATIO
     max_parameters: int = 100_000_000
     max_members: int = 10_000
     failures_per_round: int = 4
@@ -76,20 +81,31 @@ class Policy:
             if field.name in ("allow_insecure", "constant_time"):
                 if not isinstance(value, bool):
                     raise InvalidInput(field.name, f"is {value!r}", "write true or false")
-            elif field.name in ("quorum", "largest_weight"):
+            elif field.name == "quorum":
                 checks.number(field.name, value, low=0.0, high=1.0, open_low=True)
+            elif field.name == "largest_weight":
+                checks.number(field.name, value, low=0.5, high=1.0)
+            elif field.name == "largest_ratio":
+                checks.number(field.name, value, low=1.0, high=1e9)
+            elif field.name == "colluders":
+                checks.whole(field.name, value, low=0, high=2**40)
             elif field.name == "denied":
                 if not all(isinstance(name, str) for name in value):
                     raise InvalidInput(field.name, "are not all names", 'write a list such as ["phone-3"]')
             else:
                 checks.whole(field.name, value, low=2 if field.name == "min_contributors" else 1, high=2**40)
+        if self.min_contributors < self.colluders + 2:
+            problem = f"is {self.min_contributors} where {self.colluders} may collude: that leaves a client alone"
+            raise InvalidInput("min_contributors", problem, f"write at least {self.colluders + 2}, or fewer colluders")
 
 
 DEFAULT_TEXT = """\
 # What this key service allows, whatever anybody asks for. Read at start.
-min_contributors = 2          # the fewest clients in a sum; a run may ask for more
+min_contributors = 3          # the fewest clients in a sum; a run may ask for more
 quorum = 0.5                  # the least part of a cluster's weight and clients in a sum; a run may ask for more
-largest_weight = 0.8          # the largest part of a sum that may be one client's
+colluders = 1                 # clients of a sum that may give their values to the aggregator
+largest_weight = 0.7          # the largest part that may be one client's of a sum without the largest others, as many
+largest_ratio = 20            # how many times the least weight in a sum the largest may be
 max_parameters = 100_000_000  # the largest model
 max_members = 10_000          # the most clients of a run
 failures_per_round = 4        # sums that fail after decryption; then the round is closed

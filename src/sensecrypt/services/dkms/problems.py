@@ -32,6 +32,8 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "superseded": (409, "go on with the round's latest attempt"),
     "doubled-receipt": (409, "a client signs once for a round: start the round's next attempt"),
     "two-clusters": (409, "put every client into one cluster a round"),
+    "no-samples": (409, "have every member enrol first: it tells this service how many samples it has"),
+    "other-weights": (422, "weigh members by the samples that they told this service, as `SumRules.weights` does"),
     "too-long": (413, "send the message of this round, of the registered model"),
     "invalid-request": (422, "see /openapi.json for what it must look like"),
     "rejected": (422, "send a message that this version's protocol made, for this round"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -14,6 +15,7 @@ from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.services.dkms.addresses import Place, place_of
 from sensecrypt.services.dkms.audit import Facts
 from sensecrypt.services.dkms.certificates import Identity
@@ -23,6 +25,7 @@ from sensecrypt.services.dkms.store import Store, Transaction
 from sensecrypt.types import BoolVector
 
 _KEPT_ROUNDS = 256  # in memory
+_ROUNDING = 1e-9  # weights are quotients of whole numbers
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,21 @@ class Registry:
         registered, opened = row or (0, 0)
         return bool(registered) and registered == opened
 
+    def keep_samples(self, run: str, client: int, samples: int, who: Identity) -> None:
+        """How many samples a client has: the first that it tells counts, for all rounds of the run."""
+
+        def work(transaction: Transaction) -> None:
+            if transaction.change("INSERT INTO samples VALUES (?, ?, ?) ON CONFLICT DO NOTHING", run, client, samples):
+                facts: Facts = {"run": run, "client": client, "samples": samples}
+                transaction.note({"event": "samples-kept", **_by(who), **facts})
+
+        self._store.run(work)
+
+    def samples(self, run: str) -> dict[int, int]:
+        """How many samples the members have that told it."""
+        sql = "SELECT client, samples FROM samples WHERE run = ?"
+        return dict(self._store.run(lambda transaction: transaction.rows(sql, run)))
+
     def round(self, place: Place) -> Round:
         """The round there."""
         found = self._rounds.get(place)
@@ -238,6 +256,19 @@ def require_going_on(transaction: Transaction, run: str) -> None:
     row = transaction.row("SELECT ended FROM runs WHERE run = ?", run)
     if row is not None and row[0]:
         raise refused("run-ended", f"run {run} has ended")
+
+
+def check_weights(round_: Round, samples: Mapping[int, int], rules: SumRules) -> None:
+    """Raise unless the round's weights are those that follow from what its members told; an aggregator sets none."""
+    if silent := sorted(round_.weights.keys() - samples.keys()):
+        raise refused("no-samples", f"client {silent[0]} has not told how many samples it has")
+    due = rules.weights({client: samples[client] for client in round_.weights})
+    for client, weight in round_.weights.items():
+        if abs(weight - due[client]) > _ROUNDING:
+            reason = (
+                f"client {client} has a weight of {weight:.4g}, the samples that members told give {due[client]:.4g}"
+            )
+            raise refused("other-weights", reason)
 
 
 def left_behind(transaction: Transaction, place: Place) -> str | None:

@@ -13,6 +13,10 @@ CREATE TABLE runs (
     fingerprint TEXT NOT NULL,          -- of its key pair, which is in a file of its own
     ended INTEGER NOT NULL DEFAULT 0    -- whether its secret key is destroyed
 ) STRICT;
+CREATE TABLE samples (                  -- what members' weights follow from, fixed by the first that a client tells
+    run TEXT NOT NULL, client INTEGER NOT NULL, samples INTEGER NOT NULL,
+    PRIMARY KEY (run, client)
+) STRICT;
 CREATE TABLE sketches (                 -- one a client: each that is turned tells whoever turns it something
     run TEXT NOT NULL, client INTEGER NOT NULL,
     sketch BLOB NOT NULL,               -- the first that came, sealed

@@ -26,7 +26,7 @@ from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.keyserver import MISMATCH, KeyServer
 from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sumrules import LEAST_OF_EVEN, SumRules
+from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.services.dkms.addresses import Place, place_of
 from sensecrypt.services.dkms.answers import Answers
 from sensecrypt.services.dkms.certificates import Identity
@@ -37,13 +37,14 @@ from sensecrypt.services.dkms.metrics import Metrics
 from sensecrypt.services.dkms.openings import Openings
 from sensecrypt.services.dkms.policy import Policy
 from sensecrypt.services.dkms.problems import from_rejected, refused
-from sensecrypt.services.dkms.registry import Registry, Run, check_policy, check_run, facts_of
+from sensecrypt.services.dkms.registry import Registry, Run, check_policy, check_run, check_weights, facts_of
 from sensecrypt.services.dkms.store import Store
 from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, destroy_key, generate_key
 
 T = TypeVar("T")
 _HEADER_BYTES = 1 << 17  # of a message, and whatever else is short in it
 _TICK = 0.25  # seconds
+_LOCK_SECONDS = 5.0
 _KEPT_MODELS = 8  # in memory, for members who ask at the same time
 
 
@@ -61,7 +62,7 @@ class KeyService:
         self._waiting = threading.BoundedSemaphore(policy.openings_at_once)
         self._decryptions = Buckets(rate=policy.decryptions_per_minute / 60, burst=policy.decryptions_per_minute)
         self._registering, self._keeping = threading.Lock(), threading.Lock()
-        self._rounds: dict[tuple[str, int, int, str], threading.Lock] = {}
+        self._opening: dict[tuple[str, int, str], threading.Lock] = {}
         self._models: dict[Place, bytes] = {}
         self.answers = Answers(policy.answer_megabytes * 1_000_000)
         self._handed = Repeated(per_minute=policy.lines_per_minute)
@@ -99,9 +100,12 @@ class KeyService:
         told = {"run": name, "size": run.size, "profile": run.profile, **asdict(self._rules(run))}
         client = self._client(run, who) if who.role == "client" else None
         fingerprint = self._key(name).public.fingerprint
-        names = {str(number): name for number, name in run.members.items()} if who.role == "aggregator" else None
+        names = samples = None
+        if who.role == "aggregator":
+            names = {str(number): name for number, name in run.members.items()}
+            samples = {str(number): count for number, count in self._registry.samples(name).items()}
         more = {"members": len(run.members), "aggregators": run.aggregators, "ended": name in self._registry.ended}
-        return {**told, **more, "fingerprint": fingerprint, "client": client, "names": names}
+        return {**told, **more, "fingerprint": fingerprint, "client": client, "names": names, "samples": samples}
 
     def public_key(self, name: str, who: Identity) -> dict[str, Any]:
         """The run's public key, as key files have it."""
@@ -112,7 +116,7 @@ class KeyService:
     # What the aggregator asks for.
 
     def register_round(self, data: bytes, place: Place, who: Identity) -> None:
-        """Keep a round's members and weights; the same again changes nothing."""
+        """Keep a round's members, with the weights that follow from their samples; the same again changes nothing."""
         run = self._authorised(place.run, who)
         round_ = _checked(read_round, data)
         if place_of(round_) != place:
@@ -122,7 +126,14 @@ class KeyService:
             self._rules(run).check(round_.weights, round_.weights.keys())
         except Rejected as error:
             raise from_rejected(error) from None
-        self._registry.add_round(round_, who)
+        check_weights(round_, self._registry.samples(place.run), self._rules(run))
+        lock = self._lock(place)
+        if not lock.acquire(timeout=_LOCK_SECONDS):  # a new attempt erases the pads that an opening reads
+            raise refused("busy", "a sum of this cluster is being decrypted")
+        try:
+            self._registry.add_round(round_, who)
+        finally:
+            lock.release()
 
     def receipts(self, place: Place, who: Identity) -> list[int]:
         """Whose receipts have arrived."""
@@ -155,7 +166,7 @@ class KeyService:
         """Decrypt and verify a sum, once; the same again is told what came out, and nothing is decrypted."""
         run, round_ = self._authorised(place.run, who), self._registry.round(place)
         digest = _checked(lambda message: Aggregate.from_bytes(message, round_), data).digest()
-        with self._rounds.setdefault(place.round, threading.Lock()):
+        with self._lock(place):
             known = self._openings.claim(place, digest, who)
             if known is None:
                 known = self._decrypt(data, round_, run, who)
@@ -166,6 +177,11 @@ class KeyService:
         return known.to_bytes()
 
     # What a client asks for.
+
+    def keep_samples(self, name: str, samples: int, who: Identity) -> None:
+        """How many samples a client has, which its weight follows from: the first that it tells counts."""
+        run = self._registry.run(name)
+        self._registry.keep_samples(name, self._client(run, who), samples, who)
 
     def turn_sketch(self, name: str, data: bytes, who: Identity) -> bytes:
         """A client's sketch, turned; the first that it sent, whatever it sends later: more would tell the rotation."""
@@ -233,6 +249,10 @@ class KeyService:
         return result
 
     # How it is done.
+
+    def _lock(self, place: Place) -> threading.Lock:
+        """Held while a sum of a cluster is decrypted, and while one of its rounds is registered."""
+        return self._opening.setdefault((place.run, place.cluster, place.purpose), threading.Lock())
 
     def _add_run(self, run: Run, who: Identity) -> None:
         path = self._folder.key(run.run)
@@ -305,7 +325,8 @@ class KeyService:
         return KeyServer(key, rules=self._rules(run), ledger=ledger or self._ledger(who))
 
     def _rules(self, run: Run) -> SumRules:
-        return SumRules(run.min_contributors, run.quorum, self.policy.largest_weight, LEAST_OF_EVEN)
+        limits = self.policy
+        return SumRules(run.min_contributors, run.quorum, limits.largest_weight, limits.largest_ratio, limits.colluders)
 
     def _key(self, name: str) -> VaultKey:
         """The run's key; it never changes, so that its file is read once."""

@@ -19,12 +19,13 @@ from sensecrypt.engines.flower.messages import Assignment, Enrolment, facts_to_b
 from sensecrypt.engines.flower.party import LEAST_SHARE, Party
 from sensecrypt.engines.flower.proof import Statement, prove
 from sensecrypt.engines.flower.settings import Settings
+from sensecrypt.engines.flower.starts import Starts
 from sensecrypt.engines.flower.wire import Parts
 from sensecrypt.engines.meter import Meter, MeteredKey
 from sensecrypt.engines.noise import noise_is_on
 from sensecrypt.engines.outcome import Record
-from sensecrypt.engines.parties import always_of
-from sensecrypt.engines.problem import Share
+from sensecrypt.engines.problem import Share, always_of
+from sensecrypt.engines.randomness import stir
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.training import Fit, accuracy_on
 from sensecrypt.engines.work import (
@@ -61,7 +62,9 @@ class Member:
         """Learn from the key service which client this is, and load its data."""
         self._settings, self._party, self._dkms = settings, party, dkms
         config = settings.config
-        self.client = int(dkms.run(settings.run)["client"])
+        told = dkms.run(settings.run)
+        party.conditions.require_run(config, told)
+        self.client = int(told["client"])
         self._share = load(config, self.client)
         initial = self._share.build()
         self._initial: Vector = get_vector(initial)
@@ -70,7 +73,12 @@ class Member:
         always = always_of(config, initial, self._share.classes)
         data = {self.client: self._share.data}
         padded = config.padded or party.rest == "padded"
-        self._world = World(config, self._share.build, data, key, always=always, fit=fit, padded=padded, discreet=True)
+        local = party.conditions.batches == "local"
+        self._world = World(
+            config, self._share.build, data, key, always=always, fit=fit, padded=padded, discreet=True, local=local
+        )
+        if local:
+            stir()
 
     def enrol(self, statement: Statement, sketch_seed: bytes) -> Parts:
         """Prove who this is, and describe its data for clustering: by a sketch that the key service turns."""
@@ -78,6 +86,7 @@ class Member:
         if config.clustering != "none":
             if config.sensitivities == "clear" and not self._party.clear_sensitivities:
                 raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
+            self._claim(self._initial)
             seed = sketch_seed if config.sensitivities == "sketch" else None
             described = describe_gains(*self._gains(), seed)
             row, facts = described.row, described.facts
@@ -118,6 +127,7 @@ class Member:
             [0]
         )  # builds tables, which is no work of encrypting a model: budgets go by what that takes
         round_ = self._round(assignment, "sensitivity")
+        self._claim(self._initial)
         done = seal_ranking(self._world, self.client, self._initial, round_, self._dkms.receipt_seed(round_))
         if done.sensitivity is None:
             raise Rejected(done.failure or "nothing came of it")
@@ -131,6 +141,7 @@ class Member:
             self._public.encrypt([0])  # as in `rank`
         round_ = self._round(assignment, "model")
         vector, received = self._start(assignment)
+        self._claim(vector)
         facts: Record = {"bytes_down": received}
         if assignment.start is not None and self._party.tell_accuracy:
             facts["accuracy"] = self._accuracy(vector)
@@ -189,7 +200,13 @@ class Member:
 
     def _round(self, assignment: Assignment, purpose: str, *, after: int = 0) -> Round:
         number, attempt = assignment.number + after, assignment.attempt
-        return self._dkms.round(Place(self._settings.run, number, assignment.cluster, purpose, attempt))
+        round_ = self._dkms.round(Place(self._settings.run, number, assignment.cluster, purpose, attempt))
+        self._party.conditions.require_round(round_, self.client)
+        return round_
+
+    def _claim(self, start: Vector) -> None:
+        """Note what is started from; another run that started there with the same data has this one refused."""
+        Starts(self._party.state, self._share.data).claim(start, self._settings.run)
 
     def _start(self, assignment: Assignment) -> tuple[Vector, int]:
         """The model to start from, and how many bytes came for it."""

@@ -20,5 +20,5 @@ def training_seed(seed: int, purpose: str, *path: int, local: bool) -> int:
 
 
 def stir() -> None:
-    """Seed PyTorch's global generator, which layers such as dropout draw from, by the operating system."""
+    """Seed PyTorch's global generator by the operating system: dropout draws from it, and some models seed it."""
     torch.manual_seed(secrets.randbits(_BITS))

@@ -23,7 +23,7 @@ from sensecrypt.engines.layers import encrypted_by_layer
 from sensecrypt.engines.memo import timed
 from sensecrypt.engines.meter import MeteredKey
 from sensecrypt.engines.noise import noise_is_on, per_sample_noise
-from sensecrypt.engines.randomness import training_seed
+from sensecrypt.engines.randomness import stir, training_seed
 from sensecrypt.engines.training import Fit, train
 from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import SenseCryptError
@@ -302,6 +302,8 @@ def _fit(world: World, client: int, vector: Vector, number: int) -> tuple[Vector
 
     def make() -> Vector:
         model, seed = _model(world, vector), world.seed("batches", number, client)
+        if world.local:
+            stir()
         if world.fit is not None:
             world.fit(model, images, labels, seed)
             return get_vector(model)

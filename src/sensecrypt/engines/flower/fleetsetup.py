@@ -48,7 +48,8 @@ def enrol_all(roster: Roster, settings: Settings, *, least: int) -> None:
     if there < max(2, least):
         fix = "start their SuperNodes, and look into the ServerApp's log for nodes that were refused"
         came = f"{there} client(s) came within {settings.enrol_seconds:.0f} s"
-        raise SenseCryptError(f"{came}, {max(2, least)} are needed; {fix}")
+        refused = f" (the last was refused: {roster.last_refusal})" if roster.last_refusal else ""
+        raise SenseCryptError(f"{came}, {max(2, least)} are needed{refused}; {fix}")
     _LOG.warning("clients %s are not there; the run starts without them", ", ".join(map(str, missing)))
 
 

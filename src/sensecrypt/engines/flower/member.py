@@ -25,7 +25,6 @@ from sensecrypt.engines.meter import Meter, MeteredKey
 from sensecrypt.engines.noise import noise_is_on
 from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.problem import Share, always_of
-from sensecrypt.engines.randomness import stir
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.training import Fit, accuracy_on
 from sensecrypt.engines.work import (
@@ -66,6 +65,7 @@ class Member:
         party.conditions.require_run(config, told)
         self.client = int(told["client"])
         self._share = load(config, self.client)
+        self._starts = Starts(party.state, self._share.data)
         initial = self._share.build()
         self._initial: Vector = get_vector(initial)
         self._public = dkms.public_key(settings.run)
@@ -77,16 +77,15 @@ class Member:
         self._world = World(
             config, self._share.build, data, key, always=always, fit=fit, padded=padded, discreet=True, local=local
         )
-        if local:
-            stir()
 
     def enrol(self, statement: Statement, sketch_seed: bytes) -> Parts:
         """Prove who this is, and describe its data for clustering: by a sketch that the key service turns."""
         config, row, facts = self._settings.config, np.empty(0), {}
+        self._starts.require_unused(self._initial, self._settings.run)
         if config.clustering != "none":
             if config.sensitivities == "clear" and not self._party.clear_sensitivities:
                 raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
-            self._claim(self._initial)
+            self._starts.claim(self._initial, self._settings.run)
             seed = sketch_seed if config.sensitivities == "sketch" else None
             described = describe_gains(*self._gains(), seed)
             row, facts = described.row, described.facts
@@ -127,7 +126,7 @@ class Member:
             [0]
         )  # builds tables, which is no work of encrypting a model: budgets go by what that takes
         round_ = self._round(assignment, "sensitivity")
-        self._claim(self._initial)
+        self._starts.claim(self._initial, self._settings.run)
         done = seal_ranking(self._world, self.client, self._initial, round_, self._dkms.receipt_seed(round_))
         if done.sensitivity is None:
             raise Rejected(done.failure or "nothing came of it")
@@ -141,7 +140,7 @@ class Member:
             self._public.encrypt([0])  # as in `rank`
         round_ = self._round(assignment, "model")
         vector, received = self._start(assignment)
-        self._claim(vector)
+        self._starts.claim(vector, self._settings.run)
         facts: Record = {"bytes_down": received}
         if assignment.start is not None and self._party.tell_accuracy:
             facts["accuracy"] = self._accuracy(vector)
@@ -203,10 +202,6 @@ class Member:
         round_ = self._dkms.round(Place(self._settings.run, number, assignment.cluster, purpose, attempt))
         self._party.conditions.require_round(round_, self.client)
         return round_
-
-    def _claim(self, start: Vector) -> None:
-        """Note what is started from; another run that started there with the same data has this one refused."""
-        Starts(self._party.state, self._share.data).claim(start, self._settings.run)
 
     def _start(self, assignment: Assignment) -> tuple[Vector, int]:
         """The model to start from, and how many bytes came for it."""

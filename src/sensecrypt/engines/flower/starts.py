@@ -18,6 +18,7 @@ import torch
 from sensecrypt.engines.work import Vector
 from sensecrypt.errors import Rejected, SenseCryptError
 from sensecrypt.files import make_folder
+from sensecrypt.services.names import NAME
 
 REPLAYED = "replayed"
 
@@ -31,17 +32,22 @@ class Starts:
 
     def claim(self, start: Vector, run: str) -> None:
         """Note that this run starts from this model; raise `Rejected` if another run has."""
-        model = hashlib.sha256(start.tobytes()).hexdigest()
-        path = self._folder / hashlib.sha256(f"{model} {self._data}".encode()).hexdigest()
+        path = self._path(start)
         make_folder(self._folder)
         try:
-            owner = _keep_first(path, run)
+            _require_own(_keep_first(path, run), run)
         except OSError as error:
             raise SenseCryptError(f"{path} cannot be written: {error.strerror}; free some space") from None
-        if owner != run:
-            known = f"run {owner}" if owner else "another run (its note is damaged)"
-            fix = "resume that run, or start a new one from another model, such as that of another seed"
-            raise Rejected(f"this client has trained from this model on the same data in {known}; {fix}", code=REPLAYED)
+
+    def require_unused(self, start: Vector, run: str) -> None:
+        """Raise `Rejected` if another run has started from this model; nothing is noted."""
+        path = self._path(start)
+        if path.exists():
+            _require_own(path.read_text(encoding="utf-8", errors="replace"), run)
+
+    def _path(self, start: Vector) -> Path:
+        model = hashlib.sha256(start.tobytes()).hexdigest()
+        return self._folder / hashlib.sha256(f"{model} {self._data}".encode()).hexdigest()
 
 
 def data_fingerprint(inputs: torch.Tensor, labels: torch.Tensor) -> str:
@@ -49,6 +55,13 @@ def data_fingerprint(inputs: torch.Tensor, labels: torch.Tensor) -> str:
     each = zip(inputs.contiguous().numpy(), labels.contiguous().numpy(), strict=True)
     samples = sorted(hashlib.sha256(image.tobytes() + label.tobytes()).digest() for image, label in each)
     return hashlib.sha256(b"".join(samples)).hexdigest()
+
+
+def _require_own(owner: str, run: str) -> None:
+    if owner != run:
+        known = f"run {owner}" if NAME.fullmatch(owner) else "another run, whose name is damaged"
+        fix = "resume that run, or start a new one from another model, such as that of another seed"
+        raise Rejected(f"this client has started from this model with the same data in {known}; {fix}", code=REPLAYED)
 
 
 def _keep_first(path: Path, text: str) -> str:

@@ -40,7 +40,10 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "no-receipt": (422, "wait for the receipt, or leave that client's upload out"),
     "receipts-mismatch": (422, "add up the round again from its uploads"),
     "too-many-failures": (429, "look for the faulty upload; then raise failures_per_round in policy.toml to go on"),
-    "run-closed": (429, "look for the faulty party, and register a new run"),
+    "run-closed": (
+        429,
+        "look for the faulty party; clients start from a model once, so a new run needs another one",
+    ),
     "rate-limited": (429, _AGAIN),
     "internal": (500, "look into the service's log"),
     "storage": (503, "look after the disk that the service's folder is on"),

@@ -166,6 +166,26 @@ def crypto(rows: int, plot: Path | None, repeats: int, seed: int, as_json: bool)
 
 
 @bench.command()
+@click.option("--runs", default=20, show_default=True, type=click.IntRange(1, 1000), help="Means over.")
+@_seed
+@_json
+def groups(runs: int, seed: int, as_json: bool) -> None:
+    """What fixed groups cost when clients drop out: rounds that are released, and updates in them."""
+    from sensecrypt.bench import groups as module
+
+    with _status() as status:
+        rows = module.run(runs=runs, seed=seed, on_step=status.update)
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows]))
+        return
+    _show(
+        f"100 rounds, one attempt each, min_contributors {module.LEAST}, quorum {module.QUORUM} (means of {runs} runs)",
+        ("clients", "drop out", "groups", "rounds released", "updates used"),
+        [(row.clients, f"{row.dropout:.0%}", row.way, f"{row.released:.1%}", f"{row.used:.1%}") for row in rows],
+    )
+
+
+@bench.command()
 @click.option("--model", default="alexnet", show_default=True, help="A name in the zoo.")
 @_repeats
 @_seed

@@ -25,12 +25,14 @@ class SumRules:
         quorum: the least part in it of the members' weight, and of their number: weights are what clients say.
         largest_weight: the largest part of it that is one client's.
         least_of_even: how much of an even part each client has at least.
+        fixed_groups: whether the sums of a run must be of fixed groups; see `groups`, which checks it.
     """
 
     min_contributors: int = 2
     quorum: float = 0.0
     largest_weight: float = 1.0
     least_of_even: float = 0.0
+    fixed_groups: bool = False
 
     def __post_init__(self) -> None:
         """Refuse rules that no sum could keep."""

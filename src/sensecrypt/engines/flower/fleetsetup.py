@@ -181,7 +181,11 @@ def _collect(
     aggregator: Aggregator, state: FleetState, rounds: dict[int, Round], attempt: int, facts: dict[int, Record]
 ) -> dict[int, PartedSum]:
     asked = {cluster: aggregator.invite(round_) for cluster, round_ in rounds.items()}
-    totals = {cluster: PartedSum(rounds[cluster], aggregator.public, parts) for cluster, (_, parts) in asked.items()}
+    whole = aggregator.rules.fixed_groups
+    totals = {
+        cluster: PartedSum(rounds[cluster], aggregator.public, parts, whole=whole)
+        for cluster, (_, parts) in asked.items()
+    }
     nodes = wait_for_quorum(aggregator, [(rounds[cluster], invited) for cluster, (invited, _) in asked.items()])
     clients = {nodes[client]: client for invited, _ in asked.values() for client in invited if client in nodes}
     requests = {

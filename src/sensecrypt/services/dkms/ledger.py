@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sensecrypt.checks import FloatVector
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.answers import read_ranking, read_sketch, seal_opened, seal_ranking, seal_sketch
+from sensecrypt.protocol.descriptions import read_round
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.messages import Receipt
 from sensecrypt.protocol.opened import Opened
@@ -135,6 +136,19 @@ class DatabaseLedger:
             transaction.note({"event": "decrypted", **self._by, **facts})
 
         self._store.run(work)
+
+    def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
+        """Of every sum of the run and purpose that was opened: its clients and their weights."""
+        sql = (
+            "SELECT contributors, description FROM openings JOIN rounds USING (run, number, cluster, purpose, attempt)"
+            " WHERE (run, purpose) = (?, ?) AND result IS NOT NULL"
+        )
+        rows = self._store.run(lambda transaction: transaction.rows(sql, run, purpose))
+        found = []
+        for contributors, description in rows:
+            weights = read_round(description).weights
+            found.append({client: weights[client] for client in map(int, contributors.split(","))})
+        return found
 
     def result(self, place: Place) -> bytes | None:
         """The opened sum as it travels to members, if there is one."""

@@ -19,6 +19,7 @@ class Policy:
         min_contributors: the fewest clients in a sum; a run may ask for more.
         quorum: the least part of a cluster's weight, and of its clients, in a sum; a run may ask for more.
         largest_weight: the largest part of a sum that may be one client's: a larger one shows its model to the others.
+        groups: `any` clients are in a sum; or `fixed`: sums of a run tell no fewer than its min_contributors apart.
         max_parameters: the largest model.
         max_members: the most clients of a run.
         failures_per_round: how many sums that fail after decryption a round may have; then it is closed.
@@ -35,6 +36,7 @@ class Policy:
     min_contributors: int = 2
     quorum: float = 0.5
     largest_weight: float = LARGEST_WEIGHT
+    groups: str = "any"
     max_parameters: int = 100_000_000
     max_members: int = 10_000
     failures_per_round: int = 4
@@ -54,6 +56,8 @@ class Policy:
             if field.name == "allow_insecure":
                 if not isinstance(value, bool):
                     raise InvalidInput(field.name, f"is {value!r}", "write true or false")
+            elif field.name == "groups":
+                checks.choice(field.name, value, ("any", "fixed"))
             elif field.name in ("quorum", "largest_weight"):
                 checks.number(field.name, value, low=0.0, high=1.0, open_low=True)
             elif field.name == "denied":
@@ -68,6 +72,7 @@ DEFAULT_TEXT = """\
 min_contributors = 2          # the fewest clients in a sum; a run may ask for more
 quorum = 0.5                  # the least part of a cluster's weight and clients in a sum; a run may ask for more
 largest_weight = 0.8          # the largest part of a sum that may be one client's
+groups = "any"                # "fixed": sums of a run, taken together, tell no fewer than its min_contributors apart
 max_parameters = 100_000_000  # the largest model
 max_members = 10_000          # the most clients of a run
 failures_per_round = 4        # sums that fail after decryption; then the round is closed

@@ -36,6 +36,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "rejected": (422, "send a message that this version's protocol made, for this round"),
     "outside-policy": (422, "change the request, or have the operator change policy.toml"),
     "too-few-contributors": (422, "wait for more uploads, or start the round again with more members"),
+    "groups": (422, "add up whole groups: clients that were together in earlier sums stay together"),
     "doubled-contributor": (422, "name every contributor once"),
     "no-receipt": (422, "wait for the receipt, or leave that client's upload out"),
     "receipts-mismatch": (422, "add up the round again from its uploads"),

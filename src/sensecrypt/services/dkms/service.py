@@ -139,7 +139,9 @@ class KeyService:
         """Decrypt and verify a sum, once; the same again is told what came out, and nothing is decrypted."""
         run, round_ = self._registry.run(place.run), self._registry.round(place)
         digest = _checked(lambda message: Aggregate.from_bytes(message, round_), data).digest()
-        with self._rounds.setdefault(place.round, threading.Lock()):
+        # Sums of fixed groups are checked against each other: one of a run at a time.
+        line = (place.run, -1, -1, place.purpose) if self.policy.groups == "fixed" else place.round
+        with self._rounds.setdefault(line, threading.Lock()):
             known = self._openings.claim(place, digest, who)
             if known is None:
                 known = self._decrypt(data, round_, run, who)
@@ -291,7 +293,8 @@ class KeyService:
         return KeyServer(key, rules=self._rules(run), ledger=ledger or self._ledger(who))
 
     def _rules(self, run: Run) -> SumRules:
-        return SumRules(run.min_contributors, run.quorum, self.policy.largest_weight, LEAST_OF_EVEN)
+        fixed = self.policy.groups == "fixed"
+        return SumRules(run.min_contributors, run.quorum, self.policy.largest_weight, LEAST_OF_EVEN, fixed)
 
     def _key(self, name: str) -> VaultKey:
         """The run's key; it never changes, so that its file is read once."""

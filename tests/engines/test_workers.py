@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -95,3 +98,25 @@ def test_workers_end_with_the_process_that_started_them(workers):
     for pid in (first, second):
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+KILLED = """
+import os, signal
+from sensecrypt.engines.workers import Workers
+from tests.engines.test_workers import tell
+
+print(*{pid for _, _, pid in Workers(None, 3).map(tell, [(number,) for number in range(9)])}, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_end_even_if_that_process_is_killed():
+    done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False)
+    left = {int(pid) for pid in done.stdout.split()}
+    assert left
+    for _ in range(200):
+        left = {pid for pid in left if Path(f"/proc/{pid}").exists()}
+        if not left:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{left} are still there")

@@ -293,8 +293,8 @@ class KeyService:
         return KeyServer(key, rules=self._rules(run), ledger=ledger or self._ledger(who))
 
     def _rules(self, run: Run) -> SumRules:
-        fixed = self.policy.groups == "fixed"
-        return SumRules(run.min_contributors, run.quorum, self.policy.largest_weight, LEAST_OF_EVEN, fixed)
+        rules = SumRules(run.min_contributors, run.quorum, self.policy.largest_weight, LEAST_OF_EVEN)
+        return replace(rules, fixed_groups=self.policy.groups == "fixed")
 
     def _key(self, name: str) -> VaultKey:
         """The run's key; it never changes, so that its file is read once."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -44,13 +45,28 @@ def test_work_is_prepared_before_it_is_shared():
 
 
 def test_a_worker_that_dies_is_an_error_not_a_hang():
+    here = os.getpid()
+
     def die_elsewhere(start: int, stop: int) -> np.ndarray:
-        if start:
+        if start and os.getpid() != here:
             os._exit(1)
         return rows(start, stop)
 
     with pytest.raises(WorkerDied, match="fewer workers"):
         spread(die_elsewhere, 10, workers=2, seconds_per_row=1.0)
+
+
+def test_nothing_is_forked_beside_a_thread():
+    """A lock that it holds would stay locked in the child."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    try:
+        pids = spread(lambda start, stop: np.full((stop - start, 8), 0) + os.getpid(), 10, workers=2, seconds_per_row=1)
+    finally:
+        done.set()
+        thread.join()
+    assert set(pids.ravel().tolist()) == {os.getpid()}
 
 
 def test_a_daemonic_process_works_alone():

@@ -271,10 +271,10 @@ class TestFaults:
         assert (record["client"], record["round"]) == (2, 0)
 
     def test_a_client_whose_process_dies_is_left_out(self, tmp_path, monkeypatch):
-        honest = work._play
+        honest, here = work._play, os.getpid()
 
         def die(world, task):
-            if task.client == 5 and task.round.number == 1:
+            if task.client == 5 and task.round.number == 1 and os.getpid() != here:
                 os._exit(1)
             return honest(world, task)
 

@@ -16,7 +16,7 @@ from flwr.serverapp import ServerApp
 from torch import nn
 
 from sensecrypt.engines.flower.settings import read_settings
-from sensecrypt.engines.parties import always_of
+from sensecrypt.engines.problem import always_of
 from sensecrypt.fleet.registration import ranges
 from sensecrypt.models import get_vector
 

@@ -14,6 +14,7 @@ from sensecrypt.engines.local import run_local
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.fleet import making, ports
 from sensecrypt.fleet.fleet import Fleet
+from sensecrypt.fleet.folder import Description, FleetFolder
 from sensecrypt.fleet.part import Part
 
 SETTINGS = {
@@ -29,7 +30,12 @@ SETTINGS = {
 @pytest.mark.slow
 def test_a_fleet_with_tls_gives_the_model_of_one_machine(tmp_path):
     config = make_config(SETTINGS)
-    with Fleet(tmp_path / "fleet", clients=2, tls=True) as fleet:
+    making.make_fleet(FleetFolder(tmp_path / "fleet"), description := Description(2, True))
+    making.write_addresses(FleetFolder(tmp_path / "fleet"), description)
+    for member in description.members:
+        with FleetFolder(tmp_path / "fleet").party(member).open("a") as party:
+            party.write('batches = "seeded"\n')
+    with Fleet(tmp_path / "fleet") as fleet:
         run = fleet.submit(config, run="smoke", deadline=60, enrol_seconds=90).wait(170)
         outcome = run.outcome()
         assert stranger(fleet).exit_code == 1

@@ -17,7 +17,7 @@ from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
 
 Clip = float | Literal["auto"]
-AUTO_SHARE = 0.5  # of the initial model's length; updates of an epoch have 0.06 to 0.63 of it (decision 16)
+AUTO_SHARE = 0.25  # of the initial model's length; updates of an epoch have 0.06 to 0.63 of it (decision 16)
 _LEAST = 1.0  # length of a model that starts near zero
 _ROUNDING = 1e-5
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sensecrypt.cli.run import choose_dataset, parse_settings
+from sensecrypt.cli.status import shown_status
 
 
 @click.command()
@@ -31,8 +32,8 @@ def advise(
     settings["dataset"] = choose_dataset(dataset, settings)
     from sensecrypt.compare.advice import advise as measure  # loads PyTorch
 
-    with Console(stderr=True).status("starting") as status:
-        report = measure(settings, samples=batch, seeds=seeds, distribution=distribution, on_step=status.update)
+    with shown_status("starting") as update:
+        report = measure(settings, samples=batch, seeds=seeds, distribution=distribution, on_step=update)
     if as_json:
         click.echo(json.dumps(report))
         return

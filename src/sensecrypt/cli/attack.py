@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sensecrypt import checks
+from sensecrypt.cli.status import shown_status
 from sensecrypt.config import RunConfig
 from sensecrypt.errors import InvalidInput
 
@@ -105,7 +106,7 @@ def attack(
         last = first_seed + seeds - 1
         title = f"{dataset}, {model}, {state}; batch {batch}, local steps {steps}, seeds {first_seed} to {last}"
         console = Console(stderr=True)
-        with console.status("attacking") as status:
+        with shown_status("attacking", console) as update:
             rows = attack_rows(
                 model,
                 dataset,
@@ -120,7 +121,7 @@ def attack(
                 workers=workers,
                 effort=effort,
                 pictures=pictures,
-                on_step=lambda what, done: status.update(f"{what}: client {done} of {seeds}"),
+                on_step=lambda what, done: update(f"{what}: client {done} of {seeds}"),
                 on_note=partial(console.print, markup=False, highlight=False, soft_wrap=True),
             )
     if as_json:

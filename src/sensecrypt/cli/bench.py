@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.status import Status
 from rich.table import Table
 
+from sensecrypt.cli.status import shown_status
 from sensecrypt.errors import MissingExtra
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
@@ -46,8 +45,8 @@ def selection(sizes: tuple[int, ...], repeats: int, seed: int, as_json: bool) ->
     """Selection against HiGHS on the LP relaxation, and its growth with the model."""
     from sensecrypt.bench import selection as module
 
-    with _status() as status:
-        report = module.run(sizes, repeats=repeats, seed=seed, on_step=status.update)
+    with shown_status("starting") as update:
+        report = module.run(sizes, repeats=repeats, seed=seed, on_step=update)
     if as_json:
         click.echo(json.dumps(asdict(report)))
         return
@@ -103,8 +102,8 @@ def clustering(
     from sensecrypt.bench import clustering as module
 
     real = None if dataset is None else module.RealData(dataset, partition, model)
-    with _status() as status:
-        report = module.run(sizes, repeats=repeats, seed=seed, on_step=status.update, real=real)
+    with shown_status("starting") as update:
+        report = module.run(sizes, repeats=repeats, seed=seed, on_step=update, real=real)
     if as_json:
         click.echo(json.dumps(asdict(report)))
         return
@@ -140,8 +139,8 @@ def crypto(rows: int, plot: Path | None, repeats: int, seed: int, as_json: bool)
     """Encryption, addition, decryption against python-paillier, pypaillier and TenSEAL, on one core."""
     from sensecrypt.bench import crypto as module
 
-    with _status() as status:
-        report = module.run(repeats=repeats, rows=rows, seed=seed, on_step=status.update)
+    with shown_status("starting") as update:
+        report = module.run(repeats=repeats, rows=rows, seed=seed, on_step=update)
     if plot is not None:
         module.plot(report, plot)
     if as_json:
@@ -166,6 +165,26 @@ def crypto(rows: int, plot: Path | None, repeats: int, seed: int, as_json: bool)
 
 
 @bench.command()
+@click.option("--runs", default=20, show_default=True, type=click.IntRange(1, 1000), help="Means over.")
+@_seed
+@_json
+def groups(runs: int, seed: int, as_json: bool) -> None:
+    """What fixed groups cost when clients drop out: rounds that are released, and updates in them."""
+    from sensecrypt.bench import groups as module
+
+    with shown_status("starting") as update:
+        rows = module.run(runs=runs, seed=seed, on_step=update)
+    if as_json:
+        click.echo(json.dumps([asdict(row) for row in rows]))
+        return
+    _show(
+        f"100 rounds, one attempt each, min_contributors {module.LEAST}, quorum {module.QUORUM} (means of {runs} runs)",
+        ("clients", "drop out", "groups", "rounds released", "updates used"),
+        [(row.clients, f"{row.dropout:.0%}", row.way, f"{row.released:.1%}", f"{row.used:.1%}") for row in rows],
+    )
+
+
+@bench.command()
 @click.option("--model", default="alexnet", show_default=True, help="A name in the zoo.")
 @_repeats
 @_seed
@@ -174,8 +193,8 @@ def pads(model: str, repeats: int, seed: int, as_json: bool) -> None:
     """A model that is padded against one that is encrypted and one in the open, on one core."""
     from sensecrypt.bench import pads as module
 
-    with _status() as status:
-        report = module.run(model=model, repeats=repeats, seed=seed, on_step=status.update)
+    with shown_status("starting") as update:
+        report = module.run(model=model, repeats=repeats, seed=seed, on_step=update)
     if as_json:
         click.echo(json.dumps(asdict(report)))
         return
@@ -209,8 +228,8 @@ def protocol(repeats: int, seed: int, as_json: bool) -> None:
     """One round of AlexNet step by step, next to the paper's; what the protocol adds; the aggregator's memory."""
     from sensecrypt.bench import protocol as module
 
-    with _status() as status:
-        report = module.run(repeats=repeats, seed=seed, on_step=status.update)
+    with shown_status("starting") as update:
+        report = module.run(repeats=repeats, seed=seed, on_step=update)
     if as_json:
         click.echo(json.dumps(asdict(report)))
         return
@@ -252,8 +271,8 @@ def sensitivity(models: tuple[str, ...], samples: int, repeats: int, seed: int, 
     """What the sensitivities of SenseCrypt, MaskCrypt and FedML-HE cost, next to the paper's figures."""
     from sensecrypt.bench import sensitivity as module
 
-    with _status() as status:
-        report = module.run(models, samples=samples, repeats=repeats, seed=seed, on_step=status.update)
+    with shown_status("starting") as update:
+        report = module.run(models, samples=samples, repeats=repeats, seed=seed, on_step=update)
     if as_json:
         click.echo(json.dumps(asdict(report)))
         return
@@ -284,8 +303,8 @@ def calibration(repeats: int, as_json: bool) -> None:
     """Whether a calibrated run tells the models and the time of the real one."""
     from sensecrypt.bench import calibration as module
 
-    with _status() as status:
-        report = module.run(repeats=repeats, on_step=status.update)
+    with shown_status("starting") as update:
+        report = module.run(repeats=repeats, on_step=update)
     if as_json:
         click.echo(json.dumps(asdict(report)))
         return
@@ -315,9 +334,9 @@ def dkms(parameters: int, clients: int, workers: int, repeats: int, seed: int, a
     except ImportError:
         raise MissingExtra("this benchmark", "dkms") from None
 
-    with _status() as status:
+    with shown_status("starting") as update:
         report = module.run(
-            parameters=parameters, clients=clients, workers=workers, repeats=repeats, seed=seed, on_step=status.update
+            parameters=parameters, clients=clients, workers=workers, repeats=repeats, seed=seed, on_step=update
         )
     if as_json:
         click.echo(json.dumps({**asdict(report), "ratio": report.ratio}))
@@ -345,11 +364,6 @@ def _timed(microseconds: float | None, ratio: float | None) -> tuple[str, str]:
     if microseconds is None or ratio is None:
         return "", ""
     return f"{microseconds:,.{3 if microseconds < 10 else 0}f}", f"{ratio:,.{0 if ratio >= 10 else 1}f}"
-
-
-def _status() -> AbstractContextManager[Status]:
-    """A spinner on standard error, so that standard output holds the result alone."""
-    return Console(stderr=True).status("starting")
 
 
 def _show(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -86,11 +86,12 @@ def compare(
     if resume and not has_begun(folder):
         raise InvalidInput(str(folder), "holds no comparison", "check the path, or start one without --resume")
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
+    shown = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True, auto_refresh=False)
+    with shown as progress:
         bar = progress.add_task("starting", total=1)
 
         def on_step(name: str, done: int, total: int) -> None:
-            progress.update(bar, description=name, completed=done, total=total)
+            progress.update(bar, description=name, completed=done, total=total, refresh=True)
 
         try:
             report = play(

@@ -136,11 +136,11 @@ def _measure(item: Item, scaled: Scaled, out: Path, *, again: bool, quiet: bool)
         TextColumn("{task.percentage:.0f} %"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
+    with Progress(*columns, console=console, transient=True, disable=quiet, auto_refresh=False) as progress:
         bar = progress.add_task(item.id, total=total)
 
         def on_cell(name: str, done: float) -> None:
-            progress.update(bar, description=f"{item.id}: {name}", completed=done)
+            progress.update(bar, description=f"{item.id}: {name}", completed=done, refresh=True)
 
         try:
             return measure(item, scaled, out / item.id, on_cell=on_cell)

@@ -116,11 +116,12 @@ def progress(config: RunConfig) -> Iterator[OnRound]:
         TextColumn("accuracy {task.fields[accuracy]:.1%}  encrypted {task.fields[share]:.0%}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+    # Without a thread that redraws it: worker processes are forked while the bar is shown.
+    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as shown:
         bar = shown.add_task("run", total=config.rounds, accuracy=0.0, share=0.0)
 
         def on_round(number: int, accuracy: float, share: float) -> None:
-            shown.update(bar, completed=number + 1, accuracy=accuracy, share=share)
+            shown.update(bar, completed=number + 1, accuracy=accuracy, share=share, refresh=True)
 
         yield on_round
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
@@ -36,7 +37,7 @@ def spread(
     """
     checks.whole("workers", workers, low=1, high=1024)
     parts = min(workers, rows, int(rows * seconds_per_row / WORTHWHILE_SECONDS) + 1)
-    if parts == 1 or not _may_fork():
+    if parts == 1 or not may_fork():
         return work(0, rows)
     prepare()
     bounds = [rows * part // parts for part in range(parts + 1)]
@@ -60,9 +61,13 @@ def spread(
     return np.concatenate([own, *(part.reshape(-1, own.shape[1]) for part in others)])
 
 
-def _may_fork() -> bool:
-    """Not on systems without it, and not in a daemonic process, which may have no children."""
-    return "fork" in multiprocessing.get_all_start_methods() and not multiprocessing.current_process().daemon
+def may_fork() -> bool:
+    """Not on systems without it, not in a daemonic process, which may have no children, and not beside other threads.
+
+    What a thread holds at that moment, such as the lock of a log, stays locked in the child for ever.
+    """
+    able = "fork" in multiprocessing.get_all_start_methods() and not multiprocessing.current_process().daemon
+    return able and threading.active_count() == 1
 
 
 def _child(work: Work, start: int, stop: int, sender: Connection) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import Literal, Protocol, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from sensecrypt.crypto.obfuscators import ObfuscatorPool
-from sensecrypt.crypto.paillier import PublicKey
+from sensecrypt.crypto.paillier import ObfuscatorMaker
 from sensecrypt.crypto.scheme import (
     Accumulator,
     Ciphertexts,
@@ -21,7 +21,6 @@ from sensecrypt.crypto.scheme import (
     RowNumbers,
     multiplying,
 )
-from sensecrypt.crypto.secret import SecretKey
 from sensecrypt.engines.clock import Prices
 from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.profiles import Profile
@@ -111,7 +110,7 @@ class MeteredKey:
         if not self._ahead:
             with self.meter.charge("encrypt", rows):
                 return self._key.encrypt(ints, workers=workers)
-        maker = cast("PublicKey | SecretKey", self._key)  # configurations allow `ahead` for Paillier only
+        maker = cast("_Pooled", self._key)  # configurations allow `ahead` for Paillier only
         pool = ObfuscatorPool(maker.public, maker)
         with self.meter.ahead():
             pool.fill(rows)
@@ -142,6 +141,12 @@ class MeteredKey:
         """As the key inside does, if it can."""
         with self.meter.charge("decrypt", len(ciphertexts)):
             return cast("DecryptionKey", self._key).decrypt(ciphertexts, count, workers=workers)
+
+
+class _Pooled(ObfuscatorMaker, Protocol):
+    """A Paillier key, of either half, that takes its randomness from a pool."""
+
+    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1, pool: ObfuscatorPool | None = None) -> Ciphertexts: ...
 
 
 class _MeteredAccumulator:

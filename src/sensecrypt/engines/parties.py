@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.config import RunConfig
@@ -18,19 +17,18 @@ from sensecrypt.engines.clock import Prices
 from sensecrypt.engines.keyring import Keyring, make_keys
 from sensecrypt.engines.notes import grow
 from sensecrypt.engines.outcome import Record
-from sensecrypt.engines.problem import Problem
+from sensecrypt.engines.problem import Problem, always_of
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.work import Vector, World
 from sensecrypt.engines.workers import Workers
 from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import InvalidInput
-from sensecrypt.models import always_encrypt, get_vector, layout
+from sensecrypt.models import get_vector, layout
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
 from sensecrypt.policies.situation import blocks_of
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.round import Round
-from sensecrypt.types import BoolVector
 
 RUN_NAME = "local"
 Intercept = Callable[[int, int, bytes], bytes | None]
@@ -113,13 +111,6 @@ class Parties:
                 "plain_added_blocks": spent.blocks["add_plain"],
             }
         grow(server, charged)
-
-
-def always_of(config: RunConfig, model: nn.Module, classes: int) -> BoolVector | None:
-    """Parameters that a run encrypts whatever their sensitivity, if there are any."""
-    if config.always_encrypt != "classifier" or not get_policy(config.policy).heeds_always:
-        return None
-    return always_encrypt(model, classes)
 
 
 def gather(

@@ -15,8 +15,10 @@ from sensecrypt.config import RunConfig
 from sensecrypt.data import load_dataset, make_partition
 from sensecrypt.engines.training import as_tensor
 from sensecrypt.errors import InvalidInput
-from sensecrypt.models import DEFAULT_MODEL, build_model
+from sensecrypt.models import DEFAULT_MODEL, always_encrypt, build_model
+from sensecrypt.policies import get_policy
 from sensecrypt.rng import derive_rng, derive_seed
+from sensecrypt.types import BoolVector
 
 Samples = tuple[torch.Tensor, torch.Tensor]
 
@@ -74,6 +76,13 @@ def configured_share(config: RunConfig, client: int) -> Share:
     """A client's part in what a configuration names."""
     problem = configured_problem(config)
     return Share(problem.build, problem.clients[client], problem.test, problem.classes)
+
+
+def always_of(config: RunConfig, model: nn.Module, classes: int) -> BoolVector | None:
+    """Parameters that a run encrypts whatever their sensitivity, if there are any."""
+    if config.always_encrypt != "classifier" or not get_policy(config.policy).heeds_always:
+        return None
+    return always_encrypt(model, classes)
 
 
 def own_problem(model: nn.Module, clients: Sequence[Any], test: Any) -> Problem:

@@ -26,6 +26,7 @@ from sensecrypt.engines.layers import encrypted_by_layer
 from sensecrypt.engines.memo import timed
 from sensecrypt.engines.meter import MeteredKey
 from sensecrypt.engines.noise import noise_is_on, per_sample_noise
+from sensecrypt.engines.randomness import stir, training_seed
 from sensecrypt.engines.training import Fit, train
 from sensecrypt.engines.worktime import work_seconds
 from sensecrypt.errors import SenseCryptError
@@ -36,7 +37,6 @@ from sensecrypt.policies.situation import Choice, Situation, spread_over
 from sensecrypt.protocol.client import Sealed, model_format, seal_map, seal_model, seal_sensitivity
 from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.round import Round
-from sensecrypt.rng import derive_rng, derive_seed
 from sensecrypt.types import BoolVector, Mask
 
 Vector = npt.NDArray[np.float32]
@@ -61,6 +61,7 @@ class World:
         padded: whether what clients do not encrypt is padded.
         layers: names and sizes of the model's tensors, to tell how much of each is encrypted; None in a fleet, where
             the aggregator is not to learn where the secret order puts a layer.
+        local: whether training draws from this machine's randomness, not from the run's seed.
         discreet: whether facts go to the aggregator, and so tell nothing that follows from the client's own data.
     """
 
@@ -74,11 +75,16 @@ class World:
     padded: bool = True
     layers: Mapping[str, int] | None = None
     discreet: bool = False
+    local: bool = False
 
     @property
     def policy(self) -> Policy:
         """Who encrypts what."""
         return get_policy(self.config.policy)
+
+    def seed(self, purpose: str, *path: int) -> int:
+        """The seed of what is drawn for one purpose, round and client."""
+        return training_seed(self.config.seed, purpose, *path, local=self.local)
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,7 +339,9 @@ def _fit(world: World, client: int, vector: Vector, number: int) -> tuple[Vector
     images, labels = world.data[client]
 
     def make() -> Vector:
-        model, seed = _model(world, vector), derive_seed(config.seed, "batches", number, client)
+        model, seed = _model(world, vector), world.seed("batches", number, client)
+        if world.local:
+            stir()
         if world.fit is not None:
             world.fit(model, images, labels, seed)
             return get_vector(model)
@@ -389,7 +397,7 @@ def _situation(world: World, task: Task, trained: Trained) -> Situation:
         exposed=task.exposed,
         agreed=task.agreed,
         always=world.always,
-        rng=derive_rng(config.seed, "choice", task.round.number, task.client),
+        rng=np.random.default_rng(world.seed("choice", task.round.number, task.client)),
         B=config.B,
         C=config.C,
         max_mi=config.max_mi if config.max_mi >= 0 else None,
@@ -462,7 +470,7 @@ def _sample(world: World, client: int, number: int, samples: int) -> tuple[torch
     images, labels = world.data[client]
     if not 0 < samples < len(labels):
         return images, labels
-    rng = derive_rng(world.config.seed, "sensitivity", max(number, 0), client)
+    rng = np.random.default_rng(world.seed("sensitivity", max(number, 0), client))
     chosen = torch.from_numpy(rng.permutation(len(labels))[:samples])
     return images[chosen], labels[chosen]
 

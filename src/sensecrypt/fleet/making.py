@@ -55,7 +55,7 @@ def write_addresses(folder: FleetFolder, description: Description) -> None:
     """Tell everybody where the others are: party files, and Flower's configuration."""
     for name in (AGGREGATOR, *description.members):
         path = folder.party(name)
-        kept = path.read_text(encoding="utf-8") if path.exists() else _party(name, "")
+        kept = path.read_text(encoding="utf-8") if path.exists() else _party(name, description.clients)
         lines = [line for line in kept.splitlines() if not line.startswith("url = ")]  # some may be written by hand
         write_whole(path, "\n".join([f"url = {quote(description.dkms_url)}", *lines, ""]).encode())
     trust = f"root-certificates = {quote(str(folder.pki / 'ca.crt'))}" if description.tls else "insecure = true"
@@ -67,6 +67,14 @@ def check_certificates(folder: FleetFolder, description: Description) -> None:
     """Raise unless every certificate can be used today."""
     for name in (*_servers(description), ADMIN, AGGREGATOR, *description.members):
         check_pair(*folder.certificate(name))
+
+
+def check_parties(folder: FleetFolder, description: Description) -> None:
+    """Raise unless every party file can be read, and its conditions do not contradict each other."""
+    from sensecrypt.engines.flower.party import read_party
+
+    for name in (AGGREGATOR, *description.members):
+        read_party(folder.party(name))
 
 
 def quote(text: str) -> str:
@@ -102,13 +110,14 @@ def _servers(description: Description) -> list[str]:
     return ["dkms", "superlink"] if description.tls else ["dkms"]
 
 
-def _party(name: str, url: str) -> str:
+def _party(name: str, clients: int) -> str:
     pki = "../../pki"
+    two = "least_members = 2  # of two clients each can subtract its own model\nleast_contributors = 2\ncolluders = 0\n"
     return (
-        f'url = "{url}"\ncertificate = "{pki}/{name}.crt"\nkey = "{pki}/{name}.key"\nauthority = "{pki}/ca.crt"\n'
+        f'certificate = "{pki}/{name}.crt"\nkey = "{pki}/{name}.key"\nauthority = "{pki}/ca.crt"\n'
         'state = "state"\n'
         "tell_accuracy = true  # everybody is on this machine; in earnest, see docs/deployment.md\n"
-    )
+    ) + (two if clients == 2 and name != AGGREGATOR else "")
 
 
 def _make_node_key(path: Path) -> None:

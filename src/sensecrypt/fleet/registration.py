@@ -51,8 +51,7 @@ def ranges(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 def _size_and_first(config: RunConfig) -> tuple[int, list[tuple[int, int]]]:
-    from sensecrypt.engines.parties import always_of
-    from sensecrypt.engines.problem import configured_problem
+    from sensecrypt.engines.problem import always_of, configured_problem
     from sensecrypt.models import get_vector
 
     problem = configured_problem(config)

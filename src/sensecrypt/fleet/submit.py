@@ -62,7 +62,7 @@ def submit(
     if resume and not begun:
         raise InvalidInput("--resume", f"{name} has not begun in this fleet", "start it with --name")
     if begun and not resume:
-        fix = "choose another, or continue it with --resume"
+        fix = "continue it with --resume, or choose another name and another seed: clients start from one model once"
         raise InvalidInput("--name", f"{name} is a run of this fleet already", fix)
     _stop_earlier(folder, name)
     if not resume:

@@ -18,6 +18,7 @@ from sensecrypt.algo.ordering import descending_order
 from sensecrypt.algo.sketching import turn
 from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey, Ints
 from sensecrypt.errors import Rejected
+from sensecrypt.protocol.groups import check_groups
 from sensecrypt.protocol.ledger import Ledger, MemoryLedger, Ranking
 from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.opened import Opened
@@ -124,6 +125,9 @@ class KeyServer:
         if not set(contributors) <= round_.weights.keys():
             raise Rejected("a contributor is no member of the cluster", code="not-a-member")
         self._rules.check(round_.weights, contributors)
+        if self._rules.fixed_groups:
+            weights = {client: round_.weights[client] for client in contributors}
+            check_groups(weights, self._ledger.released(round_.run, round_.purpose), self._rules.min_contributors)
         if missing := [client for client in contributors if client not in receipts]:
             raise Rejected(f"no receipt of client {missing[0]}", code="no-receipt")
 

@@ -7,7 +7,7 @@ of one round, exactly one is kept.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,6 +59,9 @@ class Ledger(Protocol):
     def keep_opened(self, round_: Round, opened: Opened) -> None:
         """The round is opened from now on, and its pads are forgotten; `Rejected` if it was before."""
 
+    def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
+        """Of every sum of the run and purpose that was opened, in whatever cluster: its clients and their weights."""
+
 
 class MemoryLedger:
     """Forgets everything when its process ends: for a key server that lives as long as the run."""
@@ -68,7 +71,7 @@ class MemoryLedger:
         self._root = secrets.token_bytes(32)
         self._rankings: dict[tuple[str, int], Ranking] = {}
         self._receipts: dict[tuple[str | int, ...], dict[int, Receipt]] = {}
-        self._opened: set[tuple[str | int, ...]] = set()
+        self._opened: dict[tuple[str | int, ...], Mapping[int, float]] = {}
 
     @property
     def root(self) -> bytes:
@@ -103,13 +106,17 @@ class MemoryLedger:
         """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
         return _whatever_attempt(round_) in self._opened
 
-    def keep_opened(self, round_: Round, opened: Opened) -> None:  # noqa: ARG002  (whoever asked has the values)
+    def keep_opened(self, round_: Round, opened: Opened) -> None:
         """The round is opened from now on, and the receipts of all its attempts are forgotten."""
         if self.was_opened(round_):
             raise Rejected("this sum was decrypted already", code="already-decrypted")
         done = _whatever_attempt(round_)
-        self._opened.add(done)
+        self._opened[done] = {client: round_.weights[client] for client in opened.contributors}
         self._receipts = {key: kept for key, kept in self._receipts.items() if key[:-1] != done}
+
+    def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
+        """The clients and weights of every sum of the run and purpose that was opened."""
+        return [weights for key, weights in self._opened.items() if (key[0], key[3]) == (run, purpose)]
 
 
 def _key(round_: Round) -> tuple[str | int, ...]:

@@ -32,6 +32,7 @@ class SumRules:
         largest_weight: the largest part that one client may have of it without the `colluders` largest others.
         largest_ratio: how many times the least weight in it the largest may be.
         colluders: how many of its clients may give their values to the aggregator.
+        fixed_groups: whether the sums of a run must be of fixed groups; see `groups`, which checks it.
     """
 
     min_contributors: int = 3
@@ -39,6 +40,7 @@ class SumRules:
     largest_weight: float = 1.0
     largest_ratio: float = math.inf
     colluders: int = 0
+    fixed_groups: bool = False
 
     def __post_init__(self) -> None:
         """Refuse rules that no sum could keep."""

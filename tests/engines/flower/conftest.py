@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +20,7 @@ from sensecrypt.engines.flower.party import Party, read_party
 from sensecrypt.engines.flower.server import run_fleet
 from sensecrypt.engines.flower.settings import SETTINGS, read_settings
 from sensecrypt.engines.outcome import Outcome
-from sensecrypt.engines.parties import always_of
-from sensecrypt.engines.problem import configured_problem
+from sensecrypt.engines.problem import always_of, configured_problem
 from sensecrypt.models import get_vector
 from tests.services.conftest import Server, certificate, make_server, pki
 
@@ -38,6 +38,14 @@ SMALL = {
     "workers": 1,
     "budget": "paper",
 }
+
+OPEN = """\
+batches = "seeded"  # models are compared with those of one machine
+layouts = ["prefix", "blocks"]
+least_members = 2
+least_contributors = 2
+colluders = 0
+"""
 
 Before = Callable[[int, str, Message], Message | None]  # client, kind, message: what reaches it, None if it is dead
 
@@ -101,6 +109,7 @@ class LoopFleet:
     nodes: dict[int, int] = field(default_factory=dict)  # clients by node
     dead: set[int] = field(default_factory=set)
     before: Before = lambda client, kind, message: message
+    conditions: str = OPEN  # of every client; "": those that a client has if it says nothing
 
     def __post_init__(self):
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
@@ -126,6 +135,7 @@ class LoopFleet:
     def party(self, role: str, name: str, more: str = "") -> Party:
         crt, key = certificate(self.server.pki, role, name)
         path = self.folder / f"{name}.toml"
+        more += self.conditions if role == "client" else ""
         more += "" if "tell_accuracy" in more else "tell_accuracy = true\n"
         path.write_text(
             f'url = "{self.server.url}"\ncertificate = "{crt}"\nkey = "{key}"\n'
@@ -178,7 +188,8 @@ def fleet(dkms, tmp_path) -> Callable[..., LoopFleet]:
     """Makes a registered fleet with these settings above the small ones."""
 
     def make(**settings) -> LoopFleet:
-        made = LoopFleet(dkms, tmp_path, {**SMALL, **settings})
+        folder = Path(tempfile.mkdtemp(prefix="fleet-", dir=tmp_path))  # clients of its own, who have seen no other run
+        made = LoopFleet(dkms, folder, {**SMALL, **settings})
         made.register()
         return made
 

@@ -18,6 +18,8 @@ from sensecrypt.protocol.round import Round
 
 _SPOILT = "the sum matches the receipts only without some clients, this one among them"
 
+_ALONE = "not all of its group arrived, and sums are of whole groups"
+
 
 @dataclass(eq=False)
 class Collecting:
@@ -60,7 +62,7 @@ class Collecting:
                     raise Rejected("sensitivities for which the key service has no receipt")
                 self.sensitivities.add(parts["sensitivity"], sender=client)
         except Rejected as error:
-            if client not in self.total.contributors:
+            if client not in self.total.arrived:
                 self.notes.left_out[client] = str(error)
         grow(self.notes.server, {"aggregate_seconds": work_seconds() - start})
 
@@ -76,7 +78,8 @@ class Collecting:
         grow(self.notes.server, {"aggregate_seconds": work_seconds() - start})
         lonely = lonely_blocks(total, config.min_contributors)
         server = {**self.notes.server, "union_share": aggregate.mask.share, "lonely_blocks": lonely}
+        alone = dict.fromkeys(self.total.arrived - set(self.total.contributors), _ALONE)
         spoilt = dict.fromkeys(set(self.total.contributors) - set(total.contributors), _SPOILT)
-        notes = Notes(self.notes.clients, server, self.notes.left_out | spoilt)
+        notes = Notes(self.notes.clients, server, self.notes.left_out | alone | spoilt)
         round_ = self.round
         return Closed(round_.cluster, round_.number, round_.attempt, model, sensitivity, notes.records())

@@ -29,6 +29,7 @@ from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.groups import make_groups
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.services.dkms.client import DkmsClient
@@ -36,7 +37,7 @@ from sensecrypt.services.dkms.client import DkmsClient
 MAX_ATTEMPTS = 3
 _FINAL = (
     *("receipts-mismatch", "too-few-contributors", "doubled-contributor", "no-receipt"),
-    *("superseded", "claimed", "rejected", "too-many-failures", "run-closed"),
+    *("groups", "superseded", "claimed", "rejected", "too-many-failures", "run-closed"),
 )
 _CLOSED = ("too-many-failures", "run-closed")  # whatever is sent
 _RESTING = "not asked: it may be the client that spoils sums"
@@ -87,6 +88,8 @@ class Aggregator:
         """The members to ask, and the parts of their sum."""
         cluster, weights, present = round_.cluster, round_.weights, self.roster.nodes().keys()
         invited = self.suspicion.invited(cluster, weights, present=present, quorum=self.rules.quorum)
+        if self.rules.fixed_groups:
+            return invited, make_groups(weights, self.rules.min_contributors)
         return invited, self.suspicion.parts(cluster, invited, weights, self.rules)
 
 
@@ -206,8 +209,9 @@ def _begin(
     server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": "real"}
     notes = Notes({client: {"bytes_down": 0} for client in round_.weights}, server)
     invited, parts = aggregator.invite(round_)
-    sensitivities = None if after is None else PartedSum(after, aggregator.public, parts)
-    total = PartedSum(round_, aggregator.public, parts)
+    whole = aggregator.rules.fixed_groups
+    sensitivities = None if after is None else PartedSum(after, aggregator.public, parts, whole=whole)
+    total = PartedSum(round_, aggregator.public, parts, whole=whole)
     return Collecting(round_, invited, total, after, sensitivities, notes, aggregator.dkms.receipts)
 
 

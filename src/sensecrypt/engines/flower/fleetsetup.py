@@ -50,7 +50,8 @@ def enrol_all(roster: Roster, settings: Settings, *, least: int) -> None:
     if there < max(2, least):
         fix = "start their SuperNodes, and look into the ServerApp's log for nodes that were refused"
         came = f"{there} client(s) came within {settings.enrol_seconds:.0f} s"
-        raise SenseCryptError(f"{came}, {max(2, least)} are needed; {fix}")
+        refused = f" (the last was refused: {roster.last_refusal})" if roster.last_refusal else ""
+        raise SenseCryptError(f"{came}, {max(2, least)} are needed{refused}; {fix}")
     _LOG.warning("clients %s are not there; the run starts without them", ", ".join(map(str, missing)))
 
 
@@ -205,7 +206,11 @@ def _collect(
     aggregator: Aggregator, state: FleetState, rounds: dict[int, Round], attempt: int, facts: dict[int, Record]
 ) -> dict[int, PartedSum]:
     asked = {cluster: aggregator.invite(round_) for cluster, round_ in rounds.items()}
-    totals = {cluster: PartedSum(rounds[cluster], aggregator.public, parts) for cluster, (_, parts) in asked.items()}
+    whole = aggregator.rules.fixed_groups
+    totals = {
+        cluster: PartedSum(rounds[cluster], aggregator.public, parts, whole=whole)
+        for cluster, (_, parts) in asked.items()
+    }
     nodes = wait_for_quorum(aggregator, [(rounds[cluster], invited) for cluster, (invited, _) in asked.items()])
     clients = {nodes[client]: client for invited, _ in asked.values() for client in invited if client in nodes}
     requests = {

@@ -22,12 +22,12 @@ from sensecrypt.engines.flower.messages import Assignment, Enrolment, facts_to_b
 from sensecrypt.engines.flower.party import LEAST_SHARE, Party
 from sensecrypt.engines.flower.proof import Statement, prove
 from sensecrypt.engines.flower.settings import Settings
+from sensecrypt.engines.flower.starts import Starts
 from sensecrypt.engines.flower.wire import Parts
 from sensecrypt.engines.meter import Meter, MeteredKey
 from sensecrypt.engines.noise import noise_is_on
 from sensecrypt.engines.outcome import Record
-from sensecrypt.engines.parties import always_of
-from sensecrypt.engines.problem import Share
+from sensecrypt.engines.problem import Share, always_of
 from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.engines.training import Fit, accuracy_on
 from sensecrypt.engines.work import (
@@ -66,8 +66,11 @@ class Member:
         """Learn from the key service which client this is, and load its data."""
         self._settings, self._party, self._dkms = settings, party, dkms
         config = settings.config
-        self.client = int(dkms.run(settings.run)["client"])
+        told = dkms.run(settings.run)
+        party.conditions.require_run(config, told)
+        self.client = int(told["client"])
         self._share = load(config, self.client)
+        self._starts = Starts(party.state, self._share.data)
         initial = self._share.build()
         self._initial: Vector = get_vector(initial)
         self._clip = clip_bound(config.clip, self._initial) if config.uploads == "updates" else None
@@ -76,14 +79,19 @@ class Member:
         always = always_of(config, initial, self._share.classes)
         data = {self.client: self._share.data}
         padded = config.padded or party.rest == "padded"
-        self._world = World(config, self._share.build, data, key, always=always, fit=fit, padded=padded, discreet=True)
+        local = party.conditions.batches == "local"
+        self._world = World(
+            config, self._share.build, data, key, always=always, fit=fit, padded=padded, discreet=True, local=local
+        )
 
     def enrol(self, statement: Statement, sketch_seed: bytes) -> Parts:
         """Prove who this is, and describe its data for clustering: by a sketch that the key service turns."""
         config, row, facts = self._settings.config, np.empty(0), {}
+        self._starts.require_unused(self._initial, self._settings.run)
         if config.clustering != "none":
             if config.sensitivities == "clear" and not self._party.clear_sensitivities:
                 raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
+            self._starts.claim(self._initial, self._settings.run)
             seed = sketch_seed if config.sensitivities == "sketch" else None
             described = describe_gains(*self._gains(), seed)
             row, facts = described.row, described.facts
@@ -125,6 +133,7 @@ class Member:
             [0]
         )  # builds tables, which is no work of encrypting a model: budgets go by what that takes
         round_ = self._round(assignment, "sensitivity")
+        self._starts.claim(self._initial, self._settings.run)
         done = seal_ranking(self._world, self.client, self._initial, round_, self._dkms.receipt_seed(round_))
         if done.sensitivity is None:
             _LOG.warning("parameters are not ranked, because: %s", done.failure)
@@ -139,6 +148,7 @@ class Member:
             self._public.encrypt([0])  # as in `rank`
         round_ = self._round(assignment, "model")
         vector, received = self._start(assignment)
+        self._starts.claim(vector, self._settings.run)
         facts: Record = {"bytes_down": received}
         if assignment.start is not None and self._party.tell_accuracy:
             facts["accuracy"] = self._accuracy(vector)
@@ -202,6 +212,7 @@ class Member:
         if purpose == "model" and round_.clip != self._clip:
             bound = "none" if self._clip is None else f"{self._clip:g}"
             raise Rejected(f"the round bounds updates by {round_.clip or 'nothing'}, this client by {bound}")
+        self._party.conditions.require_round(round_, self.client)
         return round_
 
     def _start(self, assignment: Assignment) -> tuple[Vector, int]:

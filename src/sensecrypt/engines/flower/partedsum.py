@@ -16,16 +16,23 @@ MISMATCH = "receipts-mismatch"
 class PartedSum:
     """One running sum a part; each member is in one."""
 
-    def __init__(self, round_: Round, public: EncryptionKey, parts: Sequence[Collection[int]]) -> None:
-        """Empty sums; `parts` are the members of each."""
-        self.round, self._public = round_, public
+    def __init__(
+        self, round_: Round, public: EncryptionKey, parts: Sequence[Collection[int]], *, whole: bool = False
+    ) -> None:
+        """Empty sums; `parts` are the members of each. With `whole`, a part counts once all of them are in it."""
+        self.round, self._public, self._least = round_, public, [len(part) if whole else 0 for part in parts]
         self._sums = [RoundSum(round_, public) for _ in parts]
         self._part = {client: part for part, clients in enumerate(parts) for client in clients}
 
     @property
     def contributors(self) -> tuple[int, ...]:
         """Whose uploads are in the sum."""
-        return tuple(sorted(client for each in self._sums for client in each.contributors))
+        return tuple(sorted(client for each in self._counting() for client in self._sums[each].contributors))
+
+    @property
+    def arrived(self) -> set[int]:
+        """Whose uploads were added, also to parts that are not whole."""
+        return {client for each in self._sums for client in each.contributors}
 
     def add(self, data: bytes, *, sender: int) -> None:
         """Validate one upload and add it to its part; a `Rejected` one leaves all sums as they were."""
@@ -36,14 +43,17 @@ class PartedSum:
     def total(self, *, without: int | None = None) -> RoundSum:
         """All parts, or all but one, as one sum."""
         total = RoundSum(self.round, self._public)
-        for part, each in enumerate(self._sums):
+        for part in self._counting():
             if part != without:
-                total.absorb(each)
+                total.absorb(self._sums[part])
         return total
+
+    def _counting(self) -> list[int]:
+        return [part for part, each in enumerate(self._sums) if len(each.contributors) >= self._least[part]]
 
     def of_part(self, part: int | None) -> tuple[int, ...]:
         """Whose uploads are in a part; of None, nobody's."""
-        return () if part is None else self._sums[part].contributors
+        return () if part is None or part not in self._counting() else self._sums[part].contributors
 
     def open_most(
         self, rules: SumRules, open_sum: Callable[[int | None], None], *, first: int | None = None

@@ -11,21 +11,25 @@ least_share = 0.2              # of its model, which a client encrypts or else s
 rest = "padded"                # how a client sends what it does not encrypt; "plain": as the run says
 clear_sensitivities = false    # whether it sends them so if a run asks for it: they tell its labels
 tell_accuracy = false          # whether it tells the aggregator how good models are on its data: so do these
+
+and a client's other conditions, which `conditions` lists.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sensecrypt import checks
+from sensecrypt.engines.flower.conditions import KEYS as CONDITIONS
+from sensecrypt.engines.flower.conditions import Conditions, read_conditions
 from sensecrypt.errors import InvalidInput
 from sensecrypt.services.dkms.client import DkmsClient
 from sensecrypt.tomlfile import read_toml, refuse_unknown
 
 _PATHS = ("certificate", "key", "authority", "state")
 _FLAGS = ("clear_sensitivities", "tell_accuracy")
-_KEYS = ("url", *_PATHS, "cpus", "bandwidth", "least_share", "rest", *_FLAGS)
+_KEYS = ("url", *_PATHS, "cpus", "bandwidth", "least_share", "rest", *_FLAGS, *CONDITIONS)
 LEAST_SHARE = 0.1
 _TRIES = 9  # 100 s in all: as long as a key service may take to come back
 
@@ -47,6 +51,7 @@ class Party:
         rest: `padded`: a client pads what it does not encrypt, whatever a run says; `plain`: if the run says so.
         clear_sensitivities: whether a client sends its sensitivities in the clear where a run asks for it.
         tell_accuracy: whether it tells the aggregator how good models are on its own data.
+        conditions: what else a client agrees to.
     """
 
     url: str
@@ -60,6 +65,7 @@ class Party:
     rest: str = "padded"
     clear_sensitivities: bool = False
     tell_accuracy: bool = False
+    conditions: Conditions = field(default_factory=Conditions)
 
     def connect(self) -> DkmsClient:
         """Talk to the key service as this party, with patience."""
@@ -87,4 +93,11 @@ def read_party(path: Path) -> Party:
     for name in _FLAGS:
         if not isinstance(settings.get(name, False), bool):
             raise InvalidInput(f"{path}: {name}", f"is {settings[name]!r}", "write true or false")
-    return Party(**settings)
+    if settings.get("clear_sensitivities") and settings.get("sketches") is False:
+        problem = "is true where sketches are refused, and tells more than they do"
+        raise InvalidInput(f"{path}: clear_sensitivities", problem, "write false, or sketches = true")
+    try:
+        conditions = read_conditions(settings)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error.argument}", error.problem, error.fix) from None
+    return Party(**{key: settings[key] for key in settings if key not in CONDITIONS}, conditions=conditions)

@@ -33,6 +33,7 @@ class Roster:
         self._asked: set[int] = set()
         self._refused: list[Record] = []
         self._dismissed: set[int] = set()
+        self.last_refusal = ""
         self.enrolments: dict[int, Enrolment] = {}
         self.facts: dict[int, Record] = {}
         self.bandwidths: dict[int, float] = {}  # megabytes per second of each client's first answer
@@ -83,6 +84,7 @@ class Roster:
 
     def _note(self, node: int, reason: str) -> None:
         _LOG.warning("node %d is not enrolled: %s", node, reason)
+        self.last_refusal = reason
         self._refused.append({"node": node, "refused": reason, "time": time.time()})
 
     def _enrol(self, reply: Reply, statement: Statement) -> None:

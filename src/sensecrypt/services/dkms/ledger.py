@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from sensecrypt.protocol.answers import (
     seal_ranking,
     seal_sketch,
 )
+from sensecrypt.protocol.descriptions import read_round
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.messages import Receipt
 from sensecrypt.protocol.opened import Opened
@@ -165,6 +166,19 @@ class DatabaseLedger:
             kept = self.result(replace(place_of(round_), number=latest[0], attempt=latest[1]))
             before = None if kept is None else read_moved(kept, round_.size)
         return moved_after(before, opened, round_)
+
+    def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
+        """Of every sum of the run and purpose that was opened: its clients and their weights."""
+        sql = (
+            "SELECT contributors, description FROM openings JOIN rounds USING (run, number, cluster, purpose, attempt)"
+            " WHERE (run, purpose) = (?, ?) AND result IS NOT NULL"
+        )
+        rows = self._store.run(lambda transaction: transaction.rows(sql, run, purpose))
+        found = []
+        for contributors, description in rows:
+            weights = read_round(description).weights
+            found.append({client: weights[client] for client in map(int, contributors.split(","))})
+        return found
 
     def result(self, place: Place) -> bytes | None:
         """What came of the sum of that very attempt, if it was opened: of a model, as it travels to members."""

@@ -22,6 +22,7 @@ class Policy:
         largest_weight: the largest part that may be one client's of what is left of a sum without the `colluders`
             largest others: a larger one shows its model to them.
         largest_ratio: how many times the least weight in a sum the largest may be.
+        groups: `any` clients are in a sum; or `fixed`: sums of a run tell no fewer than its min_contributors apart.
         max_parameters: the largest model.
         max_members: the most clients of a run.
         failures_per_round: how many sums that fail after decryption a round may have; then it is closed.
@@ -51,6 +52,7 @@ class Policy:
     colluders: int = COLLUDERS
     largest_weight: float = LARGEST_WEIGHT
     largest_ratio: float = LARGEST_RATIO
+    groups: str = "any"
     max_parameters: int = 100_000_000
     max_members: int = 10_000
     failures_per_round: int = 4
@@ -81,6 +83,8 @@ class Policy:
             if field.name in ("allow_insecure", "constant_time"):
                 if not isinstance(value, bool):
                     raise InvalidInput(field.name, f"is {value!r}", "write true or false")
+            elif field.name == "groups":
+                checks.choice(field.name, value, ("any", "fixed"))
             elif field.name == "quorum":
                 checks.number(field.name, value, low=0.0, high=1.0, open_low=True)
             elif field.name == "largest_weight":
@@ -106,6 +110,7 @@ quorum = 0.5                  # the least part of a cluster's weight and clients
 colluders = 1                 # clients of a sum that may give their values to the aggregator
 largest_weight = 0.7          # the largest part that may be one client's of a sum without the largest others, as many
 largest_ratio = 20            # how many times the least weight in a sum the largest may be
+groups = "any"                # "fixed": sums of a run, taken together, tell no fewer than its min_contributors apart
 max_parameters = 100_000_000  # the largest model
 max_members = 10_000          # the most clients of a run
 failures_per_round = 4        # sums that fail after decryption; then the round is closed

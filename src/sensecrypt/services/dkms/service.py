@@ -251,8 +251,12 @@ class KeyService:
     # How it is done.
 
     def _lock(self, place: Place) -> threading.Lock:
-        """Held while a sum of a cluster is decrypted, and while one of its rounds is registered."""
-        return self._opening.setdefault((place.run, place.cluster, place.purpose), threading.Lock())
+        """Held while a sum of a cluster is decrypted, and while one of its rounds is registered.
+
+        Sums of fixed groups are checked against each other: one of a run at a time.
+        """
+        cluster = -1 if self.policy.groups == "fixed" else place.cluster
+        return self._opening.setdefault((place.run, cluster, place.purpose), threading.Lock())
 
     def _add_run(self, run: Run, who: Identity) -> None:
         path = self._folder.key(run.run)
@@ -326,7 +330,8 @@ class KeyService:
 
     def _rules(self, run: Run) -> SumRules:
         limits = self.policy
-        return SumRules(run.min_contributors, run.quorum, limits.largest_weight, limits.largest_ratio, limits.colluders)
+        weights = (limits.largest_weight, limits.largest_ratio, limits.colluders)
+        return SumRules(run.min_contributors, run.quorum, *weights, fixed_groups=limits.groups == "fixed")
 
     def _key(self, name: str) -> VaultKey:
         """The run's key; it never changes, so that its file is read once."""

@@ -1,0 +1,67 @@
+"""What fixed groups cost: how many rounds are released, and how many updates are in them, when clients drop out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sensecrypt.errors import Rejected
+from sensecrypt.protocol.groups import check_groups, make_groups
+from sensecrypt.protocol.sumrules import SumRules
+from sensecrypt.rng import derive_rng
+
+LEAST, QUORUM, ROUNDS = 3, 0.5, 100
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way of adding up.
+
+    Attributes:
+        clients: of the cluster.
+        dropout: the chance of each client, in each round, not to arrive.
+        way: `any` clients; `fixed`: the rule, whoever arrives being added; `whole`: the rule, whole groups being added.
+        released: share of the rounds whose sum is released.
+        used: share of all clients' updates that are in a released sum.
+    """
+
+    clients: int
+    dropout: float
+    way: str
+    released: float
+    used: float
+
+
+def run(*, runs: int, seed: int, on_step: Callable[[str], object]) -> list[Row]:
+    """All rows, each over as many runs of 100 rounds with one attempt each."""
+    rows = []
+    for clients in (10, 100):
+        for dropout in (0.01, 0.05, 0.1):
+            on_step(f"{clients} clients, {dropout:.0%} drop out")
+            for way in ("any", "fixed", "whole"):
+                shares = [play(way, clients, dropout, rng=derive_rng(seed, "groups", run)) for run in range(runs)]
+                rows.append(Row(clients, dropout, way, *np.mean(shares, axis=0).tolist()))
+    return rows
+
+
+def play(way: str, clients: int, dropout: float, *, rng: np.random.Generator) -> tuple[float, float]:
+    """One run: the shares of its rounds that are released, and of its updates that are used."""
+    weights, rules = dict.fromkeys(range(clients), 1 / clients), SumRules(LEAST, QUORUM)
+    released: dict[frozenset[int], dict[int, float]] = {}  # the same clients again add nothing to check
+    opened = used = 0
+    for _ in range(ROUNDS):
+        there = frozenset(np.flatnonzero(rng.random(clients) >= dropout).tolist())
+        if way == "whole":
+            there = frozenset().union(*(group for group in make_groups(weights, LEAST) if group <= there))
+        own = {client: weights[client] for client in there}
+        try:
+            rules.check(weights, there)
+            if way != "any":
+                check_groups(own, list(released.values()), LEAST)
+        except Rejected:
+            continue
+        released[there] = own
+        opened, used = opened + 1, used + len(there)
+    return opened / ROUNDS, used / ROUNDS / clients

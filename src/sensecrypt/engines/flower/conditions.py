@@ -1,0 +1,143 @@
+"""What a client of a fleet agrees to, whatever a run asks for: conditions in its own party file.
+
+layouts = ["prefix"]           # layouts that it takes part in; "blocks" and "individual" upload its own mask
+sketches = true                # whether it sends a sketch of its sensitivities, where a run clusters by them
+uploads = "updates"            # what it uploads; "weights": its whole model, if the run says so
+batches = "local"              # its training draws from this machine's randomness; "seeded": from the run's public seed
+least_members = 3              # of its cluster
+least_contributors = 3         # that the key service demands of a sum
+fixed_groups = false           # true: only where the key service releases sums of fixed groups
+colluders = 1                  # members that may give their values away
+largest_share = 0.7            # its part of a sum without the largest others, as many as may collude
+largest_ratio = 20             # its weight over the smallest of its cluster
+learning_rate = [1e-6, 1.0]    # lowest and highest
+batch_size = [8, 1024]
+local_epochs = [1, 10]
+
+A run that asks for more gets nothing from this client: no training, no scores, no sketch. Conditions are checked when a
+message arrives, before the client's data are loaded, and against each round before it is played.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sensecrypt import checks
+from sensecrypt.config import RunConfig
+from sensecrypt.errors import InvalidInput, Rejected
+from sensecrypt.protocol.dominance import honest_share
+from sensecrypt.protocol.round import Round
+
+OUTSIDE = "outside-conditions"
+_LAYOUTS = ("prefix", "blocks", "individual")
+_RANGES = ("learning_rate", "batch_size", "local_epochs")
+_FLAGS = ("sketches", "fixed_groups")
+_ROUNDING = 1e-9
+_LOG = logging.getLogger("sensecrypt.fleet")
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """One client's conditions; the module's text says what each is."""
+
+    layouts: tuple[str, ...] = ("prefix",)
+    sketches: bool = True
+    uploads: str = "updates"
+    batches: str = "local"
+    least_members: int = 3
+    least_contributors: int = 3
+    fixed_groups: bool = False
+    colluders: int = 1
+    largest_share: float = 0.7
+    largest_ratio: float = 20.0
+    learning_rate: tuple[float, float] = (1e-6, 1.0)
+    batch_size: tuple[float, float] = (8, 1024)
+    local_epochs: tuple[float, float] = (1, 10)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no condition, and conditions that contradict each other."""
+        if not self.layouts:
+            raise InvalidInput("layouts", "are empty, so that no run is allowed", 'write a list such as ["prefix"]')
+        for layout in self.layouts:
+            checks.choice("layouts", layout, _LAYOUTS)
+        checks.choice("uploads", self.uploads, ("updates", "weights"))
+        checks.choice("batches", self.batches, ("local", "seeded"))
+        for name in _FLAGS:
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidInput(name, f"is {getattr(self, name)!r}", "write true or false")
+        checks.whole("least_members", self.least_members, low=2)
+        checks.whole("least_contributors", self.least_contributors, low=2)
+        checks.whole("colluders", self.colluders, low=0)
+        checks.number("largest_share", self.largest_share, low=0.0, high=1.0, open_low=True)
+        checks.number("largest_ratio", self.largest_ratio, low=1.0)
+        for name in _RANGES:
+            low, high = getattr(self, name)
+            if low > high:
+                raise InvalidInput(name, f"is from {low:g} to {high:g}, which is empty", "write the lower number first")
+        if self.least_contributors < self.colluders + 2:
+            problem = f"is {self.least_contributors} where {self.colluders} may collude: that leaves a client alone"
+            raise InvalidInput("least_contributors", problem, f"write at least {self.colluders + 2}")
+
+    def require_run(self, config: RunConfig, told: Mapping[str, Any]) -> None:
+        """Raise `Rejected` for the first condition that a run does not meet.
+
+        Args:
+            config: the run's settings.
+            told: what the key service tells about the run.
+        """
+        if config.layout not in self.layouts:
+            _refuse("layouts", config.layout, f"allows {', '.join(self.layouts)}")
+        if config.clustering != "none" and not self.sketches:
+            _refuse("sketches", f"clustering {config.clustering}", "sends no sketch")
+        if config.uploads == "weights" and self.uploads != "weights":
+            _refuse("uploads", "weights", "allows updates")
+        for name in _RANGES:
+            asked, (low, high) = getattr(config, name), getattr(self, name)
+            if not low <= asked <= high:
+                _refuse(name, f"{asked:g}", f"allows {low:g} to {high:g}")
+        if told["min_contributors"] < self.least_contributors:
+            _refuse("least_contributors", f"{told['min_contributors']} in a sum", f"wants {self.least_contributors}")
+        if self.fixed_groups and not told.get("fixed_groups", False):
+            _refuse("fixed_groups", "sums of any groups", "wants fixed ones")
+
+    def require_round(self, round_: Round, client: int) -> None:
+        """Raise `Rejected` for the first condition that a round, as the key service has it, does not meet."""
+        members, weights = len(round_.weights), round_.weights
+        if members < self.least_members:
+            _refuse("least_members", f"a cluster of {members}", f"wants {self.least_members}")
+        share = honest_share(weights, client, self.colluders)
+        if share > self.largest_share + _ROUNDING:
+            without = f"{share:.1%} of the sum without the {self.colluders} largest others"
+            _refuse("largest_share", without, f"allows {self.largest_share:.0%}")
+        ratio = weights[client] / min(weights.values())
+        if ratio > self.largest_ratio * (1 + _ROUNDING):
+            _refuse("largest_ratio", f"{ratio:.0f} times the smallest weight", f"allows {self.largest_ratio:g}")
+
+
+KEYS = tuple(field.name for field in fields(Conditions))
+
+
+def read_conditions(settings: Mapping[str, Any]) -> Conditions:
+    """The conditions among the settings of a party file; what is not said is as above."""
+    said = {key: settings[key] for key in KEYS if key in settings}
+    if "layouts" in said:
+        if not isinstance(said["layouts"], list):
+            raise InvalidInput("layouts", "is no list", 'write a list such as ["prefix"]')
+        said["layouts"] = tuple(said["layouts"])
+    for name in _RANGES:
+        if name in said:
+            pair = said[name]
+            if not isinstance(pair, list) or len(pair) != 2:
+                raise InvalidInput(name, "is no pair", "write the lowest and the highest, such as [1, 10]")
+            said[name] = tuple(checks.number(name, each, low=0.0) for each in pair)
+    return Conditions(**said)
+
+
+def _refuse(condition: str, asked: str, own: str) -> None:
+    """Tell this client's operator, and whoever asked, which condition it is: all of it follows from settings."""
+    reason = f"condition {condition}: the run asks for {asked}, this client {own}"
+    _LOG.warning("nothing is sent; %s", reason)
+    raise Rejected(reason, code=OUTSIDE)

@@ -1,0 +1,130 @@
+"""H2: the same run twice, once without the victim. A member that keeps its models subtracts one from the other.
+
+The operator is hostile and one member colludes; clients and key service are the real ones.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Message
+from safetensors.numpy import load_file
+
+from sensecrypt.engines.flower import client_app
+from sensecrypt.engines.flower.messages import Assignment
+from sensecrypt.engines.flower.wire import FAILURE, RECORD, pack
+from sensecrypt.engines.problem import configured_problem, configured_share
+from sensecrypt.engines.training import train
+from sensecrypt.errors import SenseCryptError
+from sensecrypt.models import get_vector
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.round import Round
+from tests.engines.flower.conftest import SMALL, LoopFleet
+from tests.engines.flower.conftest import dkms as dkms
+from tests.engines.flower.conftest import pki as pki
+
+VICTIM, COLLUDER = 3, 0
+SEEDED = 'batches = "seeded"\n'
+SETTINGS = {**SMALL, "rounds": 1, "min_contributors": 3, "policy": "plaintext"}
+
+
+class Twice:
+    """The same settings in two runs, the second without the victim."""
+
+    def __init__(self, dkms, folder, conditions: str):
+        self.first, self.second = (LoopFleet(dkms, folder, dict(SETTINGS), conditions=conditions) for _ in range(2))
+        self.problem = configured_problem(self.first.config)
+        self.truth = np.empty(0)
+        for run in (self.first, self.second):
+            run.register()
+            run.app = client_app(configured_share, fit=self.fit)
+        self.second.dead.add(100 + VICTIM)
+
+    def fit(self, model, inputs, labels, seed) -> None:
+        config = self.first.config
+        options = {"epochs": config.local_epochs, "batch_size": config.batch_size, "momentum": config.momentum}
+        trained = train(model, inputs, labels, learning_rate=config.learning_rate, seed=seed, **options)
+        if torch.equal(labels, self.problem.clients[VICTIM][1]):
+            self.truth = trained
+
+    def model(self, run: LoopFleet) -> np.ndarray:
+        """What the colluding member has at the end of a run."""
+        tensors = load_file(run.folder / f"state-client-{COLLUDER}" / run.run / "model-0.safetensors")
+        model = self.problem.build()
+        model.load_state_dict({name: torch.from_numpy(tensor) for name, tensor in tensors.items()})
+        return get_vector(model)
+
+    def error(self) -> float:
+        """Of the victim's update as the colluder finds it, relative to the update."""
+        samples = np.array([len(labels) for _, labels in self.problem.clients])
+        part, start = samples[VICTIM] / samples.sum(), get_vector(self.problem.build())
+        found = (self.model(self.first) - (1 - part) * self.model(self.second)) / part
+        return float(np.linalg.norm(found - self.truth) / np.linalg.norm(self.truth - start))
+
+
+def forget(run: LoopFleet) -> None:
+    """As if every client had lost its state."""
+    for client in range(4):
+        if client != COLLUDER:
+            shutil.rmtree(run.folder / f"state-client-{client}")
+    shutil.rmtree(run.folder / f"state-client-{COLLUDER}" / "starts")
+
+
+def test_without_the_guard_and_with_public_seeds_the_difference_is_the_victim(dkms, tmp_path):
+    """The figure before: to the rounding of the fixed-point format."""
+    twice = Twice(dkms, tmp_path, SEEDED)
+    twice.first.play()
+    forget(twice.first)
+    twice.second.play()
+    assert twice.error() < 1e-3
+
+
+@pytest.mark.parametrize("conditions", ["", SEEDED], ids=["defaults", "seeded"])
+def test_a_second_run_from_the_same_start_gets_nothing(dkms, tmp_path, conditions):
+    """The figure after: every client refuses, and says which run had its start."""
+    twice = Twice(dkms, tmp_path, conditions)
+    twice.first.play()
+    twice.truth = np.empty(0)
+    received, app = [], twice.second.app
+
+    def watched(message, context):
+        reply = app(message, context)
+        received.append({name: array.data for name, array in reply.content[RECORD].items()})
+        return reply
+
+    twice.second.app = watched
+    with pytest.raises(SenseCryptError, match=f"with the same data in run {twice.first.run}; resume that run"):
+        twice.second.play()
+    assert received
+    assert all(set(parts) == {FAILURE} for parts in received)
+    assert not twice.truth.size  # nobody trained
+    resumed = twice.first.play()  # the first run is not harmed
+    assert len(resumed.played) == 4
+
+
+def test_a_round_of_a_second_run_gets_nothing_either(dkms, tmp_path):
+    """An aggregator that goes on without enrolment, and asks for the round at once."""
+
+    twice = Twice(dkms, tmp_path, "")
+    twice.first.play()
+    twice.truth = np.empty(0)
+    size, profile = get_vector(twice.problem.build()).size, get_profile("insecure-test")
+    with twice.second.server.party("aggregator", "aggregator") as aggregator:
+        aggregator.register_round(Round(twice.second.run, 0, 0, "model", size, profile, dict.fromkeys(range(4), 0.25)))
+    parts = {"assignment": Assignment(0, 0, 0, 1.0, None, refresh=False).to_bytes()}
+    message = Message(pack(parts), dst_node_id=100 + VICTIM, message_type="train")
+    reply = twice.second.app(message, twice.second.context(100 + VICTIM))
+    assert b"has started from this model with the same data in run" in reply.content[RECORD][FAILURE].data
+    assert not twice.truth.size
+
+
+def test_local_batches_are_what_is_left_where_the_guard_was_lost(dkms, tmp_path):
+    """Not a protection by itself: the difference is the victim's update and the noise of everybody's batches."""
+    twice = Twice(dkms, tmp_path, "")
+    twice.first.play()
+    forget(twice.first)
+    twice.second.play()
+    assert twice.error() > 0.1

@@ -11,15 +11,17 @@ import numpy as np
 import torch
 
 from sensecrypt import Mask, encryption_budgets, generate_keypair, select, sensitivity
+from sensecrypt.algo.clipping import clip_bound, clip_update
 from sensecrypt.config import RunConfig, make_config
 from sensecrypt.engines.problem import configured_problem
 from sensecrypt.engines.training import train
 from sensecrypt.models import get_vector, mean_gradient, set_vector
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import read_model, seal_model
+from sensecrypt.protocol.client import model_format, seal_model
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import model_of, moved_after
 from sensecrypt.rng import derive_seed
 
 
@@ -32,13 +34,15 @@ def run(config: RunConfig) -> np.ndarray:
     budgets = encryption_budgets(np.resize(config.bandwidths, config.clients), np.resize(config.cpus, config.clients))
     samples = [len(labels) for _, labels in problem.clients]
     weights = {client: count / sum(samples) for client, count in enumerate(samples)}
-    vector = get_vector(problem.build())
+    initial = get_vector(problem.build())
+    clip = clip_bound(config.clip, initial)
+    vector, moved = initial, None
 
     for number in range(config.rounds):
-        round_ = Round("loop", number, 0, "model", vector.size, get_profile(config.profile), weights)
+        round_ = Round("loop", number, 0, "model", vector.size, get_profile(config.profile), weights, clip=clip)
         aggregator = RoundSum(round_, public)
         for client, (inputs, labels) in enumerate(problem.clients):
-            # The client: train, score the parameters, choose blocks, encrypt them, pad the rest, sign for all.
+            # The client: train, score, clip the update, choose blocks, encrypt them, pad the rest, sign for all.
             model = problem.build()
             set_vector(model, vector)
             trained = train(
@@ -55,14 +59,16 @@ def run(config: RunConfig) -> np.ndarray:
             mask: Mask = select(
                 scores, budgets[client], B=config.B, C=config.C, block=round_.block, on_infeasible="budget"
             ).mask
+            update, _ = clip_update(trained - vector, norm=clip, largest=model_format(round_).largest)
             seed = key_server.receipt_seed(round_)
-            sealed = seal_model(trained, mask, round_, client=client, key=public, seed=seed, padded=True)
+            sealed = seal_model(update, mask, round_, client=client, key=public, seed=seed, padded=True)
             # The aggregator adds what it cannot read; the key server keeps the receipt, with the pad's seed.
             aggregator.add(sealed.upload, sender=client)
             key_server.take_receipt(sealed.receipt, round_, sender=client)
         # The key server decrypts, unpads and verifies the sum, once; clients divide by the weights that arrived.
         opened = key_server.open(aggregator.close().to_bytes(round_), round_)
-        vector = read_model(opened.values, opened.weight, round_)
+        moved = moved_after(moved, opened, round_)
+        vector = model_of(initial, moved, round_)
         hidden = aggregator.encrypted_contributors.mean() / config.clients
         print(f"round {number}: {len(opened.contributors)} clients, {hidden:.0%} of their blocks encrypted")
     return vector

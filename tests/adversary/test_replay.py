@@ -13,6 +13,7 @@ import torch
 from flwr.app import Message
 from safetensors.numpy import load_file
 
+from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.engines.flower import client_app
 from sensecrypt.engines.flower.messages import Assignment
 from sensecrypt.engines.flower.wire import FAILURE, RECORD, pack
@@ -111,9 +112,15 @@ def test_a_round_of_a_second_run_gets_nothing_either(dkms, tmp_path):
     twice = Twice(dkms, tmp_path, "")
     twice.first.play()
     twice.truth = np.empty(0)
-    size, profile = get_vector(twice.problem.build()).size, get_profile("insecure-test")
+    start, profile = get_vector(twice.problem.build()), get_profile("insecure-test")
+    clip = clip_bound(twice.second.config.clip, start)
+    samples = {client: len(labels) for client, (_, labels) in enumerate(twice.problem.clients)}
+    for client, count in samples.items():
+        with dkms.party("client", f"client-{client}") as party:
+            party.tell_samples(twice.second.run, count)
+    weights = {client: count / sum(samples.values()) for client, count in samples.items()}
     with twice.second.server.party("aggregator", "aggregator") as aggregator:
-        aggregator.register_round(Round(twice.second.run, 0, 0, "model", size, profile, dict.fromkeys(range(4), 0.25)))
+        aggregator.register_round(Round(twice.second.run, 0, 0, "model", start.size, profile, weights, clip=clip))
     parts = {"assignment": Assignment(0, 0, 0, 1.0, None, refresh=False).to_bytes()}
     message = Message(pack(parts), dst_node_id=100 + VICTIM, message_type="train")
     reply = twice.second.app(message, twice.second.context(100 + VICTIM))

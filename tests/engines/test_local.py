@@ -98,10 +98,11 @@ def test_the_models_are_the_same_to_the_byte(tmp_path, reference, settings):
 def test_the_paper_preset_gives_the_default_presets_models(tmp_path):
     settings = {"clients": 4, "partition": "iid", "rounds": 1, "workers": 2}
     paper = run_local(make_config({**settings, "preset": "paper"}), RunFolder(tmp_path / "paper"))
-    default = run_local(make_config(settings), RunFolder(tmp_path / "default"))
+    default = run_local(make_config({**settings, "uploads": "weights"}), RunFolder(tmp_path / "default"))
     for ours, theirs in zip(paper.vectors, default.vectors, strict=True):  # who weighs decides where is rounded
         assert np.abs(ours - theirs).max() < 1e-6
-    plain = run_local(make_config({**settings, **BY_SERVER, "policy": "plaintext"}), RunFolder(tmp_path / "plain"))
+    plain_settings = {**settings, **BY_SERVER, "policy": "plaintext", "uploads": "weights"}
+    plain = run_local(make_config(plain_settings), RunFolder(tmp_path / "plain"))
     assert models(paper) == models(plain)
     assert 0 < paper.summary()["encrypted_share"] < 1
 
@@ -257,7 +258,7 @@ class TestFaults:
         folder = RunFolder(tmp_path / "run")
         assert models(run_local(folder.read_config(), folder, resume=True)) == models(reference)
 
-    def test_a_client_that_diverges_is_left_out(self, tmp_path, monkeypatch):
+    def test_a_client_that_diverges_sends_a_zero_update(self, tmp_path, monkeypatch):
         honest = work.train
 
         def diverge(model, images, labels, **settings):
@@ -267,16 +268,18 @@ class TestFaults:
         diverge.calls = list(range(8)) + [0] * 100
         monkeypatch.setattr(work, "train", diverge)
         result = play(tmp_path)
-        [record] = [record for record in result.records if "left_out" in record]
+        assert not [record for record in result.records if "left_out" in record]
+        [record] = [record for record in result.records if "failure" in record]
         assert (record["client"], record["round"]) == (2, 0)
+        assert "finite" in record["failure"]
 
     def test_a_client_whose_process_dies_is_left_out(self, tmp_path, monkeypatch):
         honest, here = work._play, os.getpid()
 
-        def die(world, task):
+        def die(world, task, *more):
             if task.client == 5 and task.round.number == 1 and os.getpid() != here:
                 os._exit(1)
-            return honest(world, task)
+            return honest(world, task, *more)
 
         monkeypatch.setattr(work, "_play", die)
         result = play(tmp_path, workers=2)

@@ -40,19 +40,16 @@ def runs(tmp_path_factory):
     return play
 
 
-def weights_of(folder, number, client):
-    return unseal_any(folder.message(number, f"own-{client}"), "own")[1]["weights"].astype(np.float64)
-
-
-def model_before(folder, number):
-    return unseal_any(folder.message(number, "members-0"), "members")[1]["model"].astype(np.float64)
+def sent_by(folder, number, client):
+    """The update that a client encoded."""
+    return unseal_any(folder.message(number, f"own-{client}"), "own")[1]["sent"].astype(np.float64)
 
 
 def true_gradient(folder, number, client):
     config = folder.read_config()
     observed = observe_run(folder, number=number, client=client, adversary="aggregator+client")
     steps = config.local_epochs * -(-observed.observation.samples // config.batch_size)
-    return (model_before(folder, number) - weights_of(folder, number, client)) / (config.learning_rate * steps)
+    return -sent_by(folder, number, client) / (config.learning_rate * steps)
 
 
 @pytest.mark.parametrize("adversary", ["eavesdropper", "aggregator", "aggregator+client"])
@@ -70,7 +67,9 @@ def test_later_rounds_are_open_to_whoever_sees_the_sums(runs):
         observed = observe_run(folder, number=1, client=2, adversary=adversary)
         assert np.allclose(observed.observation.gradient, true_gradient(folder, 1, 2), atol=1e-3)
         assert observed.observation.stale is not None
-    assert observe_run(folder, number=1, client=2, adversary="eavesdropper").attributed == 0.0
+    whole = runs(policy="plaintext", uploads="weights")  # an update is a gradient by itself, a model is not
+    assert observe_run(whole, number=1, client=2, adversary="eavesdropper").attributed == 0.0
+    assert observe_run(folder, number=1, client=2, adversary="eavesdropper").attributed == 1.0
 
 
 @pytest.mark.parametrize("policy", ["plaintext", "sensecrypt"])
@@ -105,7 +104,7 @@ def test_a_secret_order_leaves_the_aggregator_nothing_to_attribute_but_not_a_mem
 
 
 def test_a_secret_order_leaves_the_aggregator_the_values_of_the_message(runs):
-    folder = runs(layout="prefix", objective="balance")
+    folder = runs(layout="prefix", objective="balance", uploads="weights")
     order = unseal_any(folder.message(0, "members-0"), "members")[1]["order"]
     carried = unseal_any(folder.message(0, "upload-4"), "upload")[1]["plain"].astype(np.int64)
     for adversary, rows in (("aggregator", None), ("eavesdropper", 0)):
@@ -113,7 +112,7 @@ def test_a_secret_order_leaves_the_aggregator_the_values_of_the_message(runs):
         unplaced = seen.observation.unplaced
         assert np.array_equal(np.rint(unplaced.values / unplaced.step).astype(np.int64), carried)
         plain = order[order.size - carried.size :]
-        assert np.abs(unplaced.values - weights_of(folder, 0, 4)[plain]).max() <= 0.5001 * unplaced.step
+        assert np.abs(unplaced.values - sent_by(folder, 0, 4)[plain]).max() <= 0.5001 * unplaced.step
         assert unplaced.possible[plain].all()
         assert not unplaced.possible.all()  # the classifier never is plain
         assert rows is None or len(unplaced.others) == rows
@@ -122,7 +121,7 @@ def test_a_secret_order_leaves_the_aggregator_the_values_of_the_message(runs):
     )
     unplaced = observe_run(folder, number=0, client=widest, adversary="aggregator").observation.unplaced
     slots = order[order.size - unplaced.values.size :]
-    others = [weights_of(folder, 0, client)[slots] for client in range(6) if client != widest]
+    others = [sent_by(folder, 0, client)[slots] for client in range(6) if client != widest]
     assert unplaced.others == pytest.approx(np.array(others), abs=1e-6)
 
 
@@ -193,12 +192,12 @@ def test_of_a_padded_rest_nobody_sees_anything_but_the_mask(runs, layout, advers
 def test_what_a_padded_message_carries_has_nothing_of_the_weights(runs):
     settings = {"layout": "prefix", "objective": "balance"}
     plain, padded = runs(**settings), runs(**settings, rest="padded")
-    assert np.array_equal(weights_of(plain, 0, 4), weights_of(padded, 0, 4))
+    assert np.array_equal(sent_by(plain, 0, 4), sent_by(padded, 0, 4))
     order = unseal_any(padded.message(0, "members-0"), "members")[1]["order"]
     told = {}
     for name, folder in (("plain", plain), ("padded", padded)):
         carried = unseal_any(folder.message(0, "upload-4"), "upload")[1]["plain"].astype(np.float64)
-        true = weights_of(folder, 0, 4)[order[order.size - carried.size :]]
+        true = sent_by(folder, 0, 4)[order[order.size - carried.size :]]
         told[name] = abs(np.corrcoef(carried, true)[0, 1])
     assert told["plain"] > 0.999
     assert told["padded"] < 0.15

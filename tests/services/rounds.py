@@ -45,13 +45,16 @@ class Played:
         asked = {"size": size, "profile": profile, "members": self.members, "min_contributors": min_contributors}
         with self.admin() as admin:
             self.told = admin.register_run(self.run, **asked, first=first)
-        for client, count in samples.items():
-            with self.client(client) as party:
-                party.tell_samples(self.run, count)
+        self.tell_samples()
 
     @property
     def rules(self) -> SumRules:
         return SumRules(**{each.name: self.told[each.name] for each in fields(SumRules)})
+
+    def tell_samples(self) -> None:
+        for client, count in self.samples.items():
+            with self.client(client) as party:
+                party.tell_samples(self.run, count)
 
     def admin(self) -> DkmsClient:
         return self.server.party("admin", "admin")

@@ -150,7 +150,7 @@ def test_work_that_raises_leaves_neither_change_nor_line(folder):
     store = Store(folder.database, folder.log)
 
     def work(transaction):
-        transaction.change("INSERT INTO runs VALUES ('x', '', '')")
+        transaction.change("INSERT INTO runs VALUES ('x', '', '', 0)")
         transaction.note({"event": "never"})
         raise RuntimeError("no")
 

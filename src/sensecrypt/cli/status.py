@@ -14,13 +14,11 @@ from rich.progress import Progress, TextColumn
 
 @contextmanager
 def shown_status(text: str, console: Console | None = None) -> Iterator[Callable[[str], None]]:
-    """Show `text` until the end; the function inside replaces it."""
-    with Progress(
-        TextColumn("{task.description}"),
-        console=console or Console(stderr=True),
-        transient=True,
-        auto_refresh=False,
-    ) as progress:
+    """Show `text` until the end, on a terminal; the function inside replaces it."""
+    console = console or Console(stderr=True)
+    column = TextColumn("{task.description}")
+    off = not console.is_terminal
+    with Progress(column, console=console, transient=True, auto_refresh=False, disable=off) as progress:
         line = progress.add_task(text, total=None)
         progress.refresh()
 

@@ -61,7 +61,7 @@ def read_round(data: bytes) -> Round:
             fields["attempt"],
             clip=clip,
         )
-    except (ValueError, OverflowError):
-        raise Rejected("an impossible round: clip is no number") from None
     except InvalidInput as error:
         raise Rejected(f"an impossible round: {error.argument} {error.problem}"[:200]) from None
+    except (ValueError, OverflowError):
+        raise Rejected("an impossible round: clip is no number") from None

@@ -84,7 +84,7 @@ def test_a_client_may_allow_more():
         ),
         (
             (0.2, 0.001, 0.3, 0.499),
-            "condition largest_ratio: the run asks for 200 times the smallest weight, this client allows 100",
+            "condition largest_ratio: the run asks for 200 times the smallest weight, this client allows 20",
         ),
     ],
 )

@@ -124,7 +124,7 @@ def test_unread_answers(service):
     large.seal = lambda place, client: _padded(large, place, client)
     large.open(large.upload(round_), round_)
     with large.client(1) as party:
-        party.model(round_)  # one copy is kept for all
+        party.moved(round_)  # one copy is kept for all
     path, before = f"{round_address(round_)}/model", resident_megabytes(service)
     with Flood(service) as members:
         for client in range(CLIENTS):

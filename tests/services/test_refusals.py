@@ -241,7 +241,7 @@ class TestWhatIsAskedFor:
         assert refusal_of(lambda: played.open(altered, round_)).code == "receipts-mismatch"
         assert played.server.refusals()[-1] == "receipts-mismatch"
         with played.client(0) as client:
-            assert refusal_of(lambda: client.model(round_)).code == "not-opened"
+            assert refusal_of(lambda: client.moved(round_)).code == "not-opened"
         assert played.open(whole, round_).contributors == (0, 1, 2, 3)
 
     def test_a_round_whose_sums_fail_again_and_again_is_closed(self, played, round_):

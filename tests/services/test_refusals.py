@@ -209,7 +209,7 @@ class TestWhatIsAskedFor:
             played.play(each)
         assert played.model(theirs, 2).size == played.size
         before = lines_of(played.server, "not-a-member")
-        for ask in ("model", "receipt_seed", "ranking", "round"):
+        for ask in ("moved", "receipt_seed", "ranking", "round"):
             with played.client(0) as client:
                 assert refusal_of(lambda ask=ask, client=client: getattr(client, ask)(theirs)).code == "not-a-member"
         assert lines_of(played.server, "not-a-member") == before + 4

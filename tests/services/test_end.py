@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import sqlite3
 
 import numpy as np
 import pytest
@@ -11,7 +14,8 @@ from click.testing import CliRunner
 from sensecrypt.cli import main
 from sensecrypt.crypto.keyfile import read_secret
 from sensecrypt.crypto.publicfile import PUBLIC_FORMAT, SECRET_FORMAT
-from sensecrypt.errors import KeyFileError, Refused
+from sensecrypt.errors import InvalidInput, KeyFileError, Refused
+from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, destroy_key, generate_key
 from tests.services.conftest import PASSPHRASE, certificate, make_server
 from tests.services.rounds import Played, expected_model
 
@@ -104,3 +108,31 @@ def test_a_crash_between_the_end_and_the_destruction(tmp_path, pki):
     server.start()
     assert format_of(played) == PUBLIC_FORMAT
     server.end()
+
+
+def test_a_destroyed_key_is_neither_on_disk_nor_in_the_vault(tmp_path):
+    path, vault = tmp_path / "key.json", VaultProcess(PASSPHRASE)
+    generate_key(vault, path, "insecure-test")
+    unused = path.with_name(f"{path.name}.unused-0123abcd")
+    shutil.copy(path, unused)
+    key, rows = VaultKey(vault, path), VaultKey(vault, path).encrypt([1, 2, 3])
+    assert key.decrypt(rows, 3).tolist() == [1, 2, 3]  # it is in the vault's memory now
+    for each in (path, unused):
+        os.link(each, each.with_suffix(".link"))  # the bytes where the file lay
+    destroy_key(vault, path)
+    for each in (path, unused):
+        assert set(each.with_suffix(".link").read_bytes()) == {0}
+    with pytest.raises(InvalidInput, match="holds no secret key"):
+        key.decrypt(rows, 3)
+    vault.close()
+
+
+def test_blinding_seeds_of_an_ended_run_are_erased(server):
+    played = Played(server)
+    played.upload(played.register(played.round()))
+    count = "SELECT count(*), count(padded) FROM receipts WHERE run = ?"
+    with sqlite3.connect(server.folder.database) as connection:
+        assert connection.execute(count, (played.run,)).fetchone() == (4, 4)
+        close(played)
+        assert connection.execute(count, (played.run,)).fetchone() == (4, 0)
+    connection.close()

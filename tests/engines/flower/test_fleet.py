@@ -295,8 +295,9 @@ def test_bandwidths_are_measured_by_the_delay_of_the_first_answer(fleet, monkeyp
     pull, first = LoopGrid.pull_messages, []
 
     def late(grid, numbers):
-        first.append(time.monotonic())
-        held = {"message-3"} if time.monotonic() - first[0] < 0.5 else set()
+        if "message-7" in numbers:  # after four proofs, the fourth enrolment
+            first.append(time.monotonic())
+        held = {"message-7"} if first and time.monotonic() - first[0] < 0.5 else set()
         return pull(grid, [number for number in numbers if number not in held])
 
     monkeypatch.setattr(LoopGrid, "pull_messages", late)

@@ -46,7 +46,7 @@ def left_out(outcome) -> dict[int, str]:
 
 
 def test_a_node_that_proves_nothing_is_no_client(altered, caplog):
-    played = altered("query.enrol", lambda parts, *_: {**parts, "proof": b"x"})
+    played = altered("query.prove", lambda parts, *_: {**parts, "proof": b"x"})
     outcome = played.play()
     assert outcome.labels == [0, 0, 0, -1]
     assert "node 103 is not enrolled" in caplog.text
@@ -72,12 +72,12 @@ def test_a_proof_of_another_client_cannot_be_used_again(altered, fleet, caplog):
     def steal(parts, message, context):
         return {**parts, "proof": stolen[102]["proof"]}
 
-    played = altered("query.enrol", steal)
+    played = altered("query.prove", steal)
     app = played.app
 
     def keep(message, context):
         reply = app(message, context)
-        if message.metadata.message_type == "query.enrol" and context.node_id == 102:
+        if message.metadata.message_type == "query.prove" and context.node_id == 102:
             stolen[102] = unpack(reply.content, needed=set(), allowed=ALL)
         return reply
 

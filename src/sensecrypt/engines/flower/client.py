@@ -9,9 +9,9 @@ import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from sensecrypt.engines.flower.member import Load, Member
-from sensecrypt.engines.flower.messages import Assignment, Challenge
-from sensecrypt.engines.flower.party import read_party
+from sensecrypt.engines.flower.member import Load, Member, prove_identity
+from sensecrypt.engines.flower.messages import Assignment, Challenge, Invitation
+from sensecrypt.engines.flower.party import Party, read_party
 from sensecrypt.engines.flower.proof import Statement
 from sensecrypt.engines.flower.settings import read_settings
 from sensecrypt.engines.flower.wire import FAILURE, Parts, pack, unpack
@@ -27,21 +27,21 @@ def make_app(load: Load | None, *, fit: Fit | None) -> ClientApp:
     app = ClientApp()
 
     def answer(message: Message, context: Context, work: Callable[[Member, Parts], Parts], part: str) -> Message:
-        try:
-            received = unpack(message.content, needed={part})
-            parts = _as_member(context, load or configured_share, fit, lambda member: work(member, received))
-        except SenseCryptError as error:
-            parts = {FAILURE: str(error).encode()}
-        return Message(pack(parts), reply_to=message)
+        def as_member(received: Parts) -> Parts:
+            return _as_member(context, load or configured_share, fit, lambda member: work(member, received))
+
+        return _reply(message, as_member, part)
+
+    @app.query("prove")
+    def prove(message: Message, context: Context) -> Message:
+        return _reply(message, lambda parts: _prove(context, Challenge.from_bytes(parts["challenge"])), "challenge")
 
     @app.query("enrol")
     def enrol(message: Message, context: Context) -> Message:
-        def work(member: Member, received: Parts) -> Parts:
-            challenge = Challenge.from_bytes(received["challenge"])
-            statement = Statement(read_settings(context.run_config).run, context.node_id, challenge.nonce)
-            return member.enrol(statement, challenge.sketch_seed)
+        def work(member: Member, parts: Parts) -> Parts:
+            return member.enrol(Invitation.from_bytes(parts["invitation"]).sketch_seed)
 
-        return answer(message, context, work, "challenge")
+        return answer(message, context, work, "invitation")
 
     @app.train("rank")
     def rank(message: Message, context: Context) -> Message:
@@ -58,16 +58,35 @@ def make_app(load: Load | None, *, fit: Fit | None) -> ClientApp:
     return app
 
 
+def _reply(message: Message, work: Callable[[Parts], Parts], part: str) -> Message:
+    """What the work makes of a message with that part, or why it failed."""
+    try:
+        parts = work(unpack(message.content, needed={part}))
+    except SenseCryptError as error:
+        parts = {FAILURE: str(error).encode()}
+    return Message(pack(parts), reply_to=message)
+
+
+def _prove(context: Context, challenge: Challenge) -> Parts:
+    settings, party = read_settings(context.run_config), _party(context)
+    with party.connect() as dkms:
+        return prove_identity(settings, party, dkms, Statement(settings.run, context.node_id, challenge.nonce))
+
+
 def _as_member(context: Context, load: Load, fit: Fit | None, work: Callable[[Member], Parts]) -> Parts:
+    party = _party(context)
+    torch.set_num_threads(1)  # the same sums on every machine
+    warm_up()
+    with party.connect() as dkms:
+        return work(Member(read_settings(context.run_config), party, dkms, load, fit=fit))
+
+
+def _party(context: Context) -> Party:
     place = context.node_config.get(PARTY)
     if not isinstance(place, str):
         fix = f"start the SuperNode with --node-config '{PARTY}=\"/path/to/party.toml\"'"
         raise InvalidInput(PARTY, "is not in this node's configuration", fix)
-    torch.set_num_threads(1)  # the same sums on every machine
-    warm_up()
-    party = read_party(Path(place))
-    with party.connect() as dkms:
-        return work(Member(read_settings(context.run_config), party, dkms, load, fit=fit))
+    return read_party(Path(place))
 
 
 def _assignment(parts: Parts) -> Assignment:

@@ -57,6 +57,19 @@ _LOG = logging.getLogger("sensecrypt.client")
 _NOISED = "noised.safetensors"  # what this client sends for clustering, where noise is added
 
 
+def prove_identity(settings: Settings, party: Party, dkms: DkmsClient, statement: Statement) -> Parts:
+    """The proof which client this is, if the run meets its conditions; no data are loaded for it."""
+    _admit(settings, party, dkms)
+    return {"proof": prove(statement, certificate=party.certificate, key=party.key)}
+
+
+def _admit(settings: Settings, party: Party, dkms: DkmsClient) -> int:
+    """This client's number in a run that meets its conditions, or `Rejected`."""
+    told = dkms.run(settings.run)
+    party.conditions.require_run(settings.config, told)
+    return int(told["client"])
+
+
 class Member:
     """A client of one run."""
 
@@ -66,9 +79,7 @@ class Member:
         """Learn from the key service which client this is, and load its data."""
         self._settings, self._party, self._dkms = settings, party, dkms
         config = settings.config
-        told = dkms.run(settings.run)
-        party.conditions.require_run(config, told)
-        self.client = int(told["client"])
+        self.client = _admit(settings, party, dkms)
         self._share = load(config, self.client)
         self._starts = Starts(party.state, self._share.data)
         initial = self._share.build()
@@ -84,8 +95,8 @@ class Member:
             config, self._share.build, data, key, always=always, fit=fit, padded=padded, discreet=True, local=local
         )
 
-    def enrol(self, statement: Statement, sketch_seed: bytes) -> Parts:
-        """Prove who this is, and describe its data for clustering: by a sketch that the key service turns."""
+    def enrol(self, sketch_seed: bytes) -> Parts:
+        """Describe this client and its data for clustering: by a sketch that the key service turns."""
         config, row, facts = self._settings.config, np.empty(0), {}
         self._starts.require_unused(self._initial, self._settings.run)
         if config.clustering != "none":
@@ -106,8 +117,7 @@ class Member:
             cpus=self._party.cpus,
             bandwidth=self._party.bandwidth,
         )
-        proof = prove(statement, certificate=self._party.certificate, key=self._party.key)
-        return {"proof": proof, "enrolment": enrolment.to_bytes(), "facts": facts_to_bytes(facts)}
+        return {"enrolment": enrolment.to_bytes(), "facts": facts_to_bytes(facts)}
 
     def _gains(self) -> tuple[checks.FloatVector, Facts]:
         """This client's sensitivities for clustering; noise is added once per run, whoever asks how often.

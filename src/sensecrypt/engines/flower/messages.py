@@ -50,27 +50,46 @@ class Challenge:
 
     Attributes:
         nonce: to be signed.
-        sketch_seed: what clients describe their data with; the aggregator gets it only as the key service turns it.
     """
 
     nonce: str
-    sketch_seed: bytes
 
     def to_bytes(self) -> bytes:
         """The message."""
-        return seal("challenge", {"nonce": self.nonce, "sketch_seed": self.sketch_seed.hex()}, {})
+        return seal("challenge", {"nonce": self.nonce}, {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Challenge:
         """Read a message, or raise `Rejected`."""
-        fields, _ = unseal(data, "challenge", header={"nonce": str, "sketch_seed": str}, tensors={})
+        fields, _ = unseal(data, "challenge", header={"nonce": str}, tensors={})
+        return cls(fields["nonce"])
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """The aggregator asks a node that has proven which client it is to enrol.
+
+    Attributes:
+        sketch_seed: of the sketches that describe clients' data; the key service rotates these for the aggregator.
+    """
+
+    sketch_seed: bytes
+
+    def to_bytes(self) -> bytes:
+        """The message."""
+        return seal("invitation", {"sketch_seed": self.sketch_seed.hex()}, {})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Invitation:
+        """Read a message, or raise `Rejected`."""
+        fields, _ = unseal(data, "invitation", header={"sketch_seed": str}, tensors={})
         try:
             seed = bytes.fromhex(fields["sketch_seed"])
         except ValueError:
             seed = b""
         if len(seed) != SEED_BYTES:
-            raise Rejected("a challenge without a seed")
-        return cls(fields["nonce"], seed)
+            raise Rejected("an invitation without a seed")
+        return cls(seed)
 
 
 @dataclass(frozen=True, eq=False)

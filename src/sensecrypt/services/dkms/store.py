@@ -226,7 +226,7 @@ def connect(database: Path, *, read_only: bool = False) -> sqlite3.Connection:
             timeout=_BUSY_SECONDS,
         )
         [version] = connection.execute("PRAGMA user_version").fetchone()
-        if not read_only:
+        if version == schema.VERSION and not read_only:  # of another version, nothing is changed
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA temp_store = MEMORY")  # no further descriptors

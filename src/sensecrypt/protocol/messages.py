@@ -141,8 +141,8 @@ class Receipt:
     Attributes:
         client: who.
         value: the check sum over all its values, blinded.
-        encrypted: the check sum over those that it encrypted, blinded. Without it, whoever adds could move a part of a value
-            from the ciphertexts to the rest, and learn from the answer whether one of them overflowed.
+        encrypted: the check sum over those that it encrypted, blinded. Without it, whoever adds could move a part of a
+            value from the ciphertexts to the rest, and learn from the answer whether one of them overflowed.
         pad: what hides the part that it did not encrypt; None: nothing does, or there is no such part.
     """
 

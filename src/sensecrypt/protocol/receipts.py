@@ -5,9 +5,10 @@ SHAKE-256 from a seed that clients and key server share for one round and the ag
 as vectors do. Whoever changes a sum without knowing ρ goes unnoticed with probability 2^−61, if the prime itself cannot
 be added: so values must be `signable`, though wide slots have room for larger ones.
 
-A tag of few possible vectors would confirm a guess. So the key server has it plus a `TagBlinding`, drawn for one upload,
-that goes to the aggregator alone and is summed there: of the blinding values the key server learns their sum only. That
-is one more coordinate, whose coefficient is 1: a change of it makes up for another change with probability 2^−61 as well.
+A tag of few possible vectors would confirm a guess. So the key server has it plus a `TagBlinding`, drawn for one
+upload, that goes to the aggregator alone and is summed there: of blinding values the key server learns the sum only.
+The sum of them is one more coordinate, whose coefficient is 1: a change of it makes up for another change with
+probability 2^−61 as well.
 """
 
 from __future__ import annotations

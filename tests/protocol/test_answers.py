@@ -23,6 +23,7 @@ from sensecrypt.protocol.envelope import seal
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.receipts import TagBlinding
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -94,15 +95,18 @@ def test_damaged_answers_are_refused():
 
 def test_a_sums_digest_follows_its_content():
     mask, rows = Mask.prefix(1, size=7, block=7), np.arange(128, dtype=np.uint8).reshape(1, 128)
-    base = Aggregate((0, 1), mask, rows, mask, np.arange(0))
+    blinding = TagBlinding(3, 2**61 - 2)
+    base = Aggregate((0, 1), mask, rows, mask, np.arange(0), blinding)
     same = Aggregate.from_bytes(base.to_bytes(ROUND), ROUND)
     assert same.digest() == base.digest()
     nothing = Mask.prefix(0, size=7, block=7)
     others = [
-        Aggregate((0, 2), mask, rows, mask, np.arange(0)),
-        Aggregate((0, 1), mask, rows + np.uint8(1), mask, np.arange(0)),
-        Aggregate((0, 1), mask, rows, nothing, np.arange(7)),
-        Aggregate((0, 1), nothing, rows[:0], nothing, np.arange(7)),
-        Aggregate((0, 1), nothing, rows[:0], nothing, np.arange(7) + 1),
+        Aggregate((0, 2), mask, rows, mask, np.arange(0), blinding),
+        Aggregate((0, 1), mask, rows + np.uint8(1), mask, np.arange(0), blinding),
+        Aggregate((0, 1), mask, rows, nothing, np.arange(7), blinding),
+        Aggregate((0, 1), nothing, rows[:0], nothing, np.arange(7), blinding),
+        Aggregate((0, 1), nothing, rows[:0], nothing, np.arange(7) + 1, blinding),
+        Aggregate((0, 1), mask, rows, mask, np.arange(0), TagBlinding(3, 2)),
+        Aggregate((0, 1), mask, rows, mask, np.arange(0), TagBlinding(4, 2**61 - 2)),
     ]
-    assert len({base.digest(), *(other.digest() for other in others)}) == 6
+    assert len({base.digest(), *(other.digest() for other in others)}) == 8

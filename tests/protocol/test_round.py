@@ -20,7 +20,7 @@ from sensecrypt.protocol.client import model_format, seal_model, seal_sensitivit
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.messages import Aggregate, Receipt, Upload
 from sensecrypt.protocol.opening import open_aggregate
-from sensecrypt.protocol.receipts import PRIME, receipt
+from sensecrypt.protocol.receipts import PRIME, TagBlinding, receipt
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.protocol.updates import moved_after
@@ -205,8 +205,9 @@ class TestReceipts:
 
     def test_one_clients_upload_passed_off_as_an_aggregate(self, cluster, sealed):
         one = Upload.from_bytes(sealed[2].upload, cluster.round)
-        self.refused(cluster, Aggregate((2,), one.mask, one.ciphertexts, one.mask, one.plain), "at least 2")
-        self.refused(cluster, Aggregate((0, 1, 2, 3), one.mask, one.ciphertexts, one.mask, one.plain), "receipts")
+        sent = (one.mask, one.ciphertexts, one.mask, one.plain, one.blinding)
+        self.refused(cluster, Aggregate((2,), *sent), "at least 2")
+        self.refused(cluster, Aggregate((0, 1, 2, 3), *sent), "receipts")
 
     def test_strangers_and_missing_receipts(self, cluster, sealed):
         whole = self.total(cluster, sealed, range(CLIENTS))
@@ -267,10 +268,11 @@ class TestFaults:
         yield data.replace(b'"version":"1"', b'"version":"2"')
         yield other.seal(masks_of("blocks", other.round, None))[0].upload
         yield upload.to_bytes(later)
-        yield Upload(99, upload.mask, upload.ciphertexts, upload.plain).to_bytes(cluster.round)
-        yield Upload(0, upload.mask, forged, upload.plain).to_bytes(cluster.round)
-        yield Upload(0, upload.mask, upload.ciphertexts[:-1], upload.plain).to_bytes(cluster.round)
-        yield Upload(0, upload.mask, upload.ciphertexts, upload.plain[1:]).to_bytes(cluster.round)
+        yield replace(upload, client=99).to_bytes(cluster.round)
+        yield replace(upload, ciphertexts=forged).to_bytes(cluster.round)
+        yield replace(upload, ciphertexts=upload.ciphertexts[:-1]).to_bytes(cluster.round)
+        yield replace(upload, plain=upload.plain[1:]).to_bytes(cluster.round)
+        yield replace(upload, blinding=TagBlinding(PRIME, 0)).to_bytes(cluster.round)
         yield sealed[0].receipt
         yield sealed[1].upload  # delivered by client 0
 

@@ -11,6 +11,7 @@ from sensecrypt.crypto.paillier import PublicKey
 from sensecrypt.crypto.scheme import Ciphertexts
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.messages import Upload
+from sensecrypt.protocol.receipts import TagBlinding
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -24,7 +25,7 @@ def aggregate_many(n: int, h: int, ciphertexts: Ciphertexts, clients: int, size:
     start = time.perf_counter()
     total = RoundSum(round_, public)
     for client in range(clients):
-        upload = Upload(client, everything, ciphertexts, np.empty(0, dtype=np.int64))
+        upload = Upload(client, everything, ciphertexts, np.empty(0, dtype=np.int64), TagBlinding())
         total.add(upload.to_bytes(round_), sender=client)
     total.close()
     return time.perf_counter() - start, peak_mb() - before

@@ -23,7 +23,7 @@ from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.client import model_format
 from sensecrypt.protocol.messages import Aggregate, Receipt, Upload
-from sensecrypt.protocol.receipts import receipt
+from sensecrypt.protocol.receipts import TagBlinding, receipt
 from sensecrypt.protocol.round import Round
 from sensecrypt.services.dkms.client import DkmsClient
 from sensecrypt.services.dkms.folder import Folder
@@ -148,7 +148,7 @@ class _Rounds:
             public = aggregator.public_key(RUN)
         total, mask = RoundSum(template, public), Mask.prefix(template.blocks, size=parameters, block=template.block)
         for client, values in self._values.items():
-            upload = Upload(client, mask, public.encrypt(values), values[:0])
+            upload = Upload(client, mask, public.encrypt(values), values[:0], TagBlinding())
             total.add(upload.to_bytes(template), sender=client)
         self.aggregate: Aggregate = total.close()
 

@@ -9,6 +9,7 @@ from sensecrypt.crypto.scheme import Ciphertexts, EncryptionKey, multiplying
 from sensecrypt.errors import InvalidCiphertext, Rejected
 from sensecrypt.protocol.messages import Aggregate, Upload
 from sensecrypt.protocol.pads import wrap
+from sensecrypt.protocol.receipts import TagBlinding
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -26,6 +27,7 @@ class RoundSum:
         self._multiply = None if round_.factors is None else multiplying(public).multiply
         self._encrypted = public.accumulator(round_.blocks)
         self._plain = np.zeros(round_.size, dtype=np.int64)
+        self._blinding = TagBlinding()
         self._contributors: set[int] = set()
         self._per_block = np.zeros(round_.blocks, dtype=np.int64)
 
@@ -62,6 +64,7 @@ class RoundSum:
             except InvalidCiphertext as error:
                 raise Rejected(f"client {sender}: {error.problem}") from None
         self._plain[~upload.mask.to_array()] += factor * upload.plain
+        self._blinding = self._blinding.plus(upload.blinding, times=factor)
         self._per_block += flags
         self._contributors.add(sender)
         return upload
@@ -74,6 +77,7 @@ class RoundSum:
         if rows.size:
             self._encrypted.add(other._encrypted.result(rows), rows)
         self._plain += other._plain
+        self._blinding = self._blinding.plus(other._blinding)
         self._per_block += other._per_block
         self._contributors |= other._contributors
 
@@ -92,9 +96,8 @@ class RoundSum:
             ciphertexts = self._encrypted.result(np.flatnonzero(union.flags))
         if self._round.factors is not None:
             ciphertexts, common = self._with_plain(ciphertexts, union, common), union
-        return Aggregate(
-            self.contributors, union, ciphertexts, common, wrap(self._plain[~common.to_array()], self._round)
-        )
+        plain = wrap(self._plain[~common.to_array()], self._round)
+        return Aggregate(self.contributors, union, ciphertexts, common, plain, self._blinding)
 
     def _check_room(self, upload: Upload) -> None:
         """Refuse plain values of which a sum, multiplied, might not fit: nothing wraps where nothing is blinded."""

@@ -14,7 +14,7 @@ from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey, Ints
 from sensecrypt.errors import InvalidInput, ValueDoesNotFit
 from sensecrypt.protocol.messages import Receipt, Upload
 from sensecrypt.protocol.pads import new_pad, wrap
-from sensecrypt.protocol.receipts import receipt, signable
+from sensecrypt.protocol.receipts import PRIME, new_blinding, receipt, signable
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -127,8 +127,10 @@ def _seal(
         ciphertexts = key.encrypt(in_slots[hidden])
     pad = new_pad(bare) if padded and not hidden.all() else None
     rest = in_slots if pad is None else wrap(in_slots + pad.values(round_), round_)
-    upload = Upload(client, bare, ciphertexts, rest[~hidden])
+    blinding = new_blinding()
+    upload = Upload(client, bare, ciphertexts, rest[~hidden], blinding)
     whole = receipt(values, seed)
     encrypted = whole if hidden.all() else receipt(np.where(mask.to_array(), values, 0), seed)
-    signed = Receipt(client, whole, encrypted, pad)
+    tags = ((whole + blinding.whole) % PRIME, (encrypted + blinding.encrypted) % PRIME)
+    signed = Receipt(client, *tags, pad)
     return Sealed(upload.to_bytes(round_), signed.to_bytes(round_), mask.blocks)

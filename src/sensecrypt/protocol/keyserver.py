@@ -23,7 +23,7 @@ from sensecrypt.protocol.ledger import Ledger, MemoryLedger, Ranking
 from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.opening import open_aggregate
-from sensecrypt.protocol.receipts import PRIME, receipt, signable
+from sensecrypt.protocol.receipts import PRIME, TagBlinding, receipt, signable
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.protocol.updates import within_clip
@@ -94,7 +94,8 @@ class KeyServer:
         given = [receipts[client] for client in aggregate.contributors]
         pads = [each.pad for each in given if each.pad is not None]
         encrypted, values, sound = open_aggregate(aggregate, round_, self._secret, order, pads=pads, workers=workers)
-        verified = _verifies(encrypted, values, given, round_, self.receipt_seed(round_)) and sound
+        sums = (encrypted, values, aggregate.blinding)
+        verified = _verifies(*sums, signed=given, round_=round_, seed=self.receipt_seed(round_)) and sound
         if not verified or not _ranks(values, round_):
             raise Rejected(MISMATCH, code="receipts-mismatch")
         opened = Opened(values, round_.divisor(aggregate.contributors), aggregate.contributors)
@@ -144,14 +145,19 @@ def _ranks(values: Ints, round_: Round) -> bool:
     return round_.purpose != "sensitivity" or bool((values.min() >= 0) & (values.max() > 0))
 
 
-def _verifies(encrypted: Ints, values: Ints, signed: Sequence[Receipt], round_: Round, seed: bytes) -> bool:
+def _verifies(
+    encrypted: Ints, values: Ints, blinding: TagBlinding, *, signed: Sequence[Receipt], round_: Round, seed: bytes
+) -> bool:
     """Whether these are the sums that the receipts are for; takes as long whatever is wrong.
 
     Where the aggregator multiplies, it also adds plain values into the ciphertexts. No parameter is then in both parts
     of the aggregate, nothing can be moved between them, and the check sum over everything is enough.
     """
     small = signable(encrypted) & signable(values)
-    found = (receipt(encrypted, seed), receipt(values, seed))
+    found = (
+        (receipt(encrypted, seed) + blinding.encrypted) % PRIME,
+        (receipt(values, seed) + blinding.whole) % PRIME,
+    )
     tags = [(round_.factor(each.client) * each.encrypted, round_.factor(each.client) * each.value) for each in signed]
     expected = (sum(part for part, _ in tags) % PRIME, sum(whole for _, whole in tags) % PRIME)
     return small & (found[1] == expected[1]) & (round_.factors is not None or found[0] == expected[0])

@@ -16,10 +16,12 @@ from sensecrypt.crypto.scheme import Ciphertexts, Ints
 from sensecrypt.errors import MaskMismatch, Rejected
 from sensecrypt.protocol.envelope import seal, unseal
 from sensecrypt.protocol.pads import SEED_BYTES, Pad
+from sensecrypt.protocol.receipts import PRIME, TagBlinding
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
 _ROUND_FIELDS = {"run": str, "round": int, "attempt": int, "cluster": int, "purpose": str}
+_BLINDING = (np.dtype("<u8"), 1)
 _BITS, _ROWS = (np.dtype(np.uint8), 1), (np.dtype(np.uint8), 2)
 
 
@@ -32,29 +34,37 @@ class Upload:
         mask: which blocks are encrypted, in slot space.
         ciphertexts: one row for each of them.
         plain: the fixed-point values of all other slots, ascending, padded or as they are.
+        blinding: of the client's tags, told to the aggregator alone.
     """
 
     client: int
     mask: Mask
     ciphertexts: Ciphertexts
     plain: Ints
+    blinding: TagBlinding
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message: a prefix is one number, any other mask one bit a block; plain values take their slot's width."""
-        tensors = {"mask": _bits(self.mask), "ciphertexts": self.ciphertexts, "plain": _narrow(self.plain, round_)}
+        tensors = {
+            "mask": _bits(self.mask),
+            "ciphertexts": self.ciphertexts,
+            "plain": _narrow(self.plain, round_),
+            "blinding": _blinding(self.blinding),
+        }
         return seal("upload", {**round_.header, "client": self.client, "prefix": _prefix(self.mask)}, tensors)
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Upload:
         """Read a message of this round, or raise `Rejected`."""
         header = {**_ROUND_FIELDS, "client": int, "prefix": int}
-        tensors = {"mask": _BITS, "ciphertexts": _ROWS, "plain": (_value_type(round_), 1)}
+        tensors = {"mask": _BITS, "ciphertexts": _ROWS, "plain": (_value_type(round_), 1), "blinding": _BLINDING}
         fields, arrays = unseal(data, "upload", header=header, tensors=tensors)
         _require_round(fields, round_)
         if fields["client"] not in round_.weights:
             raise Rejected(f"client {fields['client']} is no member of cluster {round_.cluster}")
         mask = _read_mask(fields["prefix"], arrays["mask"], round_)
-        return cls(fields["client"], mask, *_read_values(arrays, round_, encrypted=mask, common=mask))
+        ciphertexts, plain = _read_values(arrays, round_, encrypted=mask, common=mask)
+        return cls(fields["client"], mask, ciphertexts, plain, _read_blinding(arrays["blinding"]))
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,7 @@ class Aggregate:
         common: the intersection of their masks; where the aggregator multiplies, the union: what is not encrypted was
             added into the ciphertexts.
         plain: of all slots outside it, the sums over those who did not encrypt them, modulo the slot's width.
+        blinding: the sum of the contributors' blinding values, each times its client's factor.
     """
 
     contributors: tuple[int, ...]
@@ -75,6 +86,7 @@ class Aggregate:
     ciphertexts: Ciphertexts
     common: Mask
     plain: Ints
+    blinding: TagBlinding
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message."""
@@ -89,6 +101,7 @@ class Aggregate:
             "ciphertexts": self.ciphertexts,
             "common": _bits(self.common),
             "plain": _narrow(self.plain, round_),
+            "blinding": _blinding(self.blinding),
         }
         return seal("aggregate", header, tensors)
 
@@ -96,7 +109,8 @@ class Aggregate:
     def from_bytes(cls, data: bytes, round_: Round) -> Aggregate:
         """Read a message of this round, or raise `Rejected`."""
         header = {**_ROUND_FIELDS, "contributors": str, "prefix": int, "common_prefix": int}
-        tensors = {"mask": _BITS, "ciphertexts": _ROWS, "common": _BITS, "plain": (_value_type(round_), 1)}
+        values = {"ciphertexts": _ROWS, "plain": (_value_type(round_), 1), "blinding": _BLINDING}
+        tensors = {"mask": _BITS, "common": _BITS, **values}
         fields, arrays = unseal(data, "aggregate", header=header, tensors=tensors)
         _require_round(fields, round_)
         try:
@@ -108,13 +122,14 @@ class Aggregate:
         if round_.factors is not None and (mask.flags != common.flags).any():
             raise Rejected("an aggregate with plain sums beside ciphertexts")
         ciphertexts, plain = _read_values(arrays, round_, encrypted=mask, common=common)
-        return cls(contributors, mask, ciphertexts, common, plain)
+        return cls(contributors, mask, ciphertexts, common, plain, _read_blinding(arrays["blinding"]))
 
     def digest(self) -> bytes:
         """A hash of the content: equal sums are equal, however their messages order their header."""
         parts = (",".join(map(str, self.contributors)).encode(), self.mask.to_bits(), self.common.to_bits())
         digest = hashlib.sha256()
-        for part in (*parts, self.ciphertexts.tobytes(), self.plain.tobytes()):
+        blinding = _blinding(self.blinding).tobytes()
+        for part in (*parts, self.ciphertexts.tobytes(), self.plain.tobytes(), blinding):
             digest.update(len(part).to_bytes(8, "little") + part)
         return digest.digest()
 
@@ -125,9 +140,9 @@ class Receipt:
 
     Attributes:
         client: who.
-        value: the check sum over all its values.
-        encrypted: the check sum over those that it encrypted. Without it, whoever adds could move a part of a value
-            from the ciphertexts to the rest, and learn from the answer whether one of them overflowed.
+        value: the check sum over all its values, blinded.
+        encrypted: the check sum over those that it encrypted, blinded. Without it, whoever adds could move a part of a
+            value from the ciphertexts to the rest, and learn from the answer whether one of them overflowed.
         pad: what hides the part that it did not encrypt; None: nothing does, or there is no such part.
     """
 
@@ -191,6 +206,16 @@ def _value_type(round_: Round) -> np.dtype[Any]:
 
 def _narrow(values: Ints, round_: Round) -> npt.NDArray[Any]:
     return values.astype(_value_type(round_))
+
+
+def _blinding(blinding: TagBlinding) -> npt.NDArray[np.uint64]:
+    return np.array([blinding.whole, blinding.encrypted], dtype="<u8")
+
+
+def _read_blinding(numbers: npt.NDArray[Any]) -> TagBlinding:
+    if numbers.shape != (2,) or int(numbers.max()) >= PRIME:
+        raise Rejected("an impossible blinding of tags")
+    return TagBlinding(int(numbers[0]), int(numbers[1]))
 
 
 def _prefix(mask: Mask) -> int:

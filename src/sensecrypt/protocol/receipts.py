@@ -4,11 +4,18 @@ A receipt is Σ ρ_k · v_k modulo the prime 2^61 − 1 over a client's whole fi
 SHAKE-256 from a seed that clients and key server share for one round and the aggregator does not have. Receipts add up
 as vectors do. Whoever changes a sum without knowing ρ goes unnoticed with probability 2^−61, if the prime itself cannot
 be added: so values must be `signable`, though wide slots have room for larger ones.
+
+A tag of few possible vectors would confirm a guess. So the key server has it plus a `TagBlinding`, drawn for one
+upload, that goes to the aggregator alone and is summed there: of blinding values the key server learns the sum only.
+The sum of them is one more coordinate, whose coefficient is 1: a change of it makes up for another change with
+probability 2^−61 as well.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +26,32 @@ PRIME = 2**61 - 1
 _LIMIT = 2**60  # two numbers below it in size differ by less than the prime
 _CHUNK = 1 << 16
 _HALF = 31  # bits
+
+
+@dataclass(frozen=True)
+class TagBlinding:
+    """What is added, modulo the prime, to the two tags of an upload, or to those of a sum.
+
+    Attributes:
+        whole: to the tag over all values.
+        encrypted: to the tag over those that are encrypted.
+    """
+
+    whole: int = 0
+    encrypted: int = 0
+
+    def __repr__(self) -> str:
+        return "TagBlinding(…)"  # with a tag and its seed, it confirms guesses
+
+    def plus(self, other: TagBlinding, *, times: int = 1) -> TagBlinding:
+        """The blinding of a sum to which `other`'s upload was added `times` times."""
+        whole, encrypted = self.whole + times * other.whole, self.encrypted + times * other.encrypted
+        return TagBlinding(whole % PRIME, encrypted % PRIME)
+
+
+def new_blinding() -> TagBlinding:
+    """The blinding of one upload's tags, from the operating system."""
+    return TagBlinding(secrets.randbelow(PRIME), secrets.randbelow(PRIME))
 
 
 def receipt(values: Ints, seed: bytes) -> int:

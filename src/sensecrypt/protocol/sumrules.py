@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput, Rejected
-from sensecrypt.protocol.dominance import honest_share
+from sensecrypt.protocol.dominance import LARGEST_SQUARE, honest_share, honest_square
 
 LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS = 0.7, 20.0, 1  # where clients are not to see each other's models
-LARGEST_SQUARE = 0.9  # where clients may collude: √(1 − 0.9) is the least relative error of reading one from the sum
 _LEAST_LARGEST = 0.5
 _ROUNDING = 1e-9  # shares are quotients of whole numbers
 
@@ -69,12 +68,12 @@ class SumRules:
             _refuse(f"{there:.0%} of the cluster's weight is in the sum, the quorum is {self.quorum:.0%}")
         if many < self.quorum * len(weights) - _ROUNDING:
             _refuse(f"{many} of the cluster's {len(weights)} clients are in the sum, the quorum is {self.quorum:.0%}")
-        share = honest_share(own, max(own, key=lambda client: own[client]), self.colluders)
+        largest = max(own, key=lambda client: own[client])
+        share = honest_share(own, largest, self.colluders)
         if share > self.largest_weight + _ROUNDING:
             without = f" without the {self.colluders} largest other(s)" if self.colluders else ""
             _refuse(f"one client is {share:.1%} of the sum{without}, at most {self.largest_weight:.0%} may be one's")
-        squares = {client: weight**2 for client, weight in own.items()}
-        drowned = honest_share(squares, max(own, key=lambda client: own[client]), self.colluders)
+        drowned = honest_square(own, largest, self.colluders)
         if self.colluders and self.largest_weight < 1 and drowned > LARGEST_SQUARE + _ROUNDING:
             _refuse(f"one client outweighs the others of the sum, who are small: {(1 - drowned) ** 0.5:.0%} hide it")
         if max(own.values()) > self.largest_ratio * min(own.values()) * (1 + _ROUNDING):

@@ -83,6 +83,11 @@ def test_a_client_may_allow_more():
             "this client allows 70%",
         ),
         (
+            (0.3, *[0.02] * 10, 0.5),  # 60 % of the honest weight, beside ten that average out
+            "condition largest_share: the run asks for 95.7% of the sum of squares without the 1 largest others, "
+            "this client allows 90%: small updates hide a large one badly",
+        ),
+        (
             (0.2, 0.001, 0.3, 0.499),
             "condition largest_ratio: the run asks for 200 times the smallest weight, this client allows 20",
         ),

@@ -8,7 +8,8 @@ least_members = 3              # of its cluster
 least_contributors = 3         # that the key service demands of a sum
 fixed_groups = false           # true: only where the key service releases sums of fixed groups
 colluders = 1                  # members that may give their values away
-largest_share = 0.7            # its part of a sum without the largest others, as many as may collude
+largest_share = 0.7            # its part of a sum without the largest others, as many as may collude; below 1, its part
+                               # of the sum of squares of weights is at most 0.9
 largest_ratio = 20             # its weight over the smallest of its cluster
 learning_rate = [1e-6, 1.0]    # lowest and highest
 batch_size = [8, 1024]
@@ -28,7 +29,7 @@ from typing import Any
 from sensecrypt import checks
 from sensecrypt.config import RunConfig
 from sensecrypt.errors import InvalidInput, Rejected
-from sensecrypt.protocol.dominance import honest_share
+from sensecrypt.protocol.dominance import LARGEST_SQUARE, honest_share, honest_square
 from sensecrypt.protocol.round import Round
 
 OUTSIDE = "outside-conditions"
@@ -112,6 +113,10 @@ class Conditions:
         if share > self.largest_share + _ROUNDING:
             without = f"{share:.1%} of the sum without the {self.colluders} largest others"
             _refuse("largest_share", without, f"allows {self.largest_share:.0%}")
+        square = honest_square(weights, client, self.colluders)
+        if self.colluders and self.largest_share < 1 and square > LARGEST_SQUARE + _ROUNDING:
+            asked = f"{square:.1%} of the sum of squares without the {self.colluders} largest others"
+            _refuse("largest_share", asked, f"allows {LARGEST_SQUARE:.0%}: small updates hide a large one badly")
         ratio = weights[client] / min(weights.values())
         if ratio > self.largest_ratio * (1 + _ROUNDING):
             _refuse("largest_ratio", f"{ratio:.0f} times the smallest weight", f"allows {self.largest_ratio:g}")

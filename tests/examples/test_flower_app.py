@@ -76,5 +76,5 @@ def test_clients_share_no_sample_and_training_learns(client, config):
     model = client.build()
     before = nn.functional.cross_entropy(model(inputs), labels)
     client.fit(model, inputs, labels, 1)
-    assert nn.functional.cross_entropy(model(inputs), labels) < before / 2
+    assert nn.functional.cross_entropy(model(inputs), labels) < 0.8 * before  # by one pass over a third of the data
     assert torch.equal(client.build()[0].weight, client.build()[0].weight)

@@ -17,7 +17,7 @@ from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
 
 Clip = float | Literal["auto"]
-AUTO_SHARE = 0.25  # of the initial model's length; updates of an epoch have 0.06 to 0.63 of it (decision 16)
+AUTO_SHARE = 0.125  # of the initial model's length: decision 17
 _LEAST = 1.0  # length of a model that starts near zero
 _ROUNDING = 1e-5
 
@@ -26,7 +26,7 @@ def clip_bound(clip: Clip, initial: npt.ArrayLike) -> float:
     """The largest L2 norm of an update.
 
     Args:
-        clip: the bound; or `auto`: half the norm of the initial model, which all members know and nobody can move.
+        clip: the bound; or `auto`: an eighth of the norm of the initial model, which all members know.
         initial: the model before the first round.
     """
     if clip != "auto":

@@ -1,0 +1,115 @@
+"""C1: whoever is missing tells something. A hostile member pushes the model to where others' values would not fit.
+
+The fleet's clients but one and the key service are the real ones. Before, a client whose values did not fit sent
+nothing, and members were handed the list of who contributed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sensecrypt.algo.clipping import clip_bound
+from sensecrypt.engines import work
+from sensecrypt.engines.flower.wire import FAILURE
+from sensecrypt.engines.problem import configured_problem
+from sensecrypt.models import get_vector, set_vector
+from sensecrypt.protocol.updates import model_of
+from sensecrypt.services.dkms.addresses import Place
+from tests.adversary.audited import opened
+from tests.adversary.test_conditions import ONE_CLASS, Wire
+from tests.engines.flower.conftest import dkms as dkms
+from tests.engines.flower.conftest import fleet as fleet
+from tests.engines.flower.conftest import pki as pki
+
+HOSTILE, EDGE = 5, 127.999
+SETTINGS = {**ONE_CLASS, "rounds": 3, "policy": "plaintext"}
+
+
+def sends(monkeypatch, update_of):
+    """Client 5 sends what it likes; its own clipping is its own business."""
+    honest = work._to_send
+
+    def to_send(task, trained):
+        update, clipped = honest(task, trained)
+        return (update_of(task, update), clipped) if task.client == HOSTILE else (update, clipped)
+
+    monkeypatch.setattr(work, "_to_send", to_send)
+
+
+def biases(played) -> slice:
+    size = get_vector(configured_problem(played.config).build()).size
+    return slice(size - 10, size)
+
+
+def test_a_push_to_the_edge_of_the_slots_never_gets_into_a_sum(fleet, monkeypatch):
+    played = fleet(**SETTINGS)
+    at = biases(played)
+
+    def edge(task, update):
+        pushed = np.zeros_like(update)
+        pushed[at] = EDGE
+        return pushed
+
+    sends(monkeypatch, edge)
+    wire = Wire(played)
+    played.play()
+    assert not any(HOSTILE in contributors for contributors in opened(played))
+    assert {client for client, kind, parts in wire.received if kind == "train" and FAILURE in parts} == set()
+
+
+def test_nobody_is_missing_whatever_the_hostile_member_gets_through(fleet, monkeypatch):
+    """The largest push that passes, at each class in turn: all upload, messages are alike, nobody is told who did."""
+    played = fleet(**SETTINGS)
+    problem, at = configured_problem(played.config), biases(played)
+    bound = clip_bound(played.config.clip, get_vector(problem.build()))
+
+    def push(task, update):
+        pushed = np.zeros_like(update)
+        pushed[at.start + task.round.number] = bound
+        return pushed
+
+    sends(monkeypatch, push)
+    wire = Wire(played)
+    outcome = played.play()
+    uploads = [(client, parts) for client, kind, parts in wire.received if kind == "train"]
+    assert len(uploads) == 3 * 6
+    assert not any(FAILURE in parts for _, parts in uploads)
+    assert len({len(parts["upload"]) for _, parts in uploads}) == 1
+    assert len(outcome.played) == 18
+
+
+def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(fleet, monkeypatch, caplog):
+    """Should a start at the edge come about all the same, and training fail for whoever holds class 3."""
+    played = fleet(**{**SETTINGS, "rounds": 1})
+    problem, honest = configured_problem(played.config), work.train
+
+    def train(model, images, labels, **settings):
+        vector = get_vector(model)
+        vector[-10:] = EDGE
+        set_vector(model, vector)
+        trained = honest(model, images, labels, **settings)
+        return np.full_like(trained, np.nan) if int(labels[0]) == int(problem.clients[2][1][0]) else trained
+
+    monkeypatch.setattr(work, "train", train)
+    wire = Wire(played)
+    played.play()
+    uploads = {client: parts for client, kind, parts in wire.received if kind == "train"}
+    assert set(uploads) == set(range(6))
+    assert not any(FAILURE in parts for parts in uploads.values())
+    assert len({len(parts["upload"]) for parts in uploads.values()}) == 1
+    assert len({frozenset(parts) for parts in uploads.values()}) == 1
+    assert "a zero update is sent" in caplog.text  # on the client's own machine
+
+
+def test_what_members_fetch_does_not_name_contributors(fleet):
+    played = fleet(**{**SETTINGS, "rounds": 1})
+    played.play()
+    model = played.folder / "state-client-0"
+    assert model.exists()
+    with played.server.party("client", "client-0") as party:
+        round_ = party.round(Place(played.run, 0, 0, "model", 0))
+        moved = party.moved(round_)
+    initial = get_vector(configured_problem(played.config).build())
+    assert isinstance(moved, np.ndarray)
+    assert moved.shape == initial.shape
+    assert not np.array_equal(model_of(initial, moved, round_), initial)

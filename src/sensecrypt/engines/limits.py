@@ -1,7 +1,7 @@
 """The limits on weights that a key service enforces, on one machine: a run that is outside of them says so.
 
-Weights here are n_i / Σ n_j, as the paper has them. A fleet moves them until its key service's rules hold; to do so here
-would change the models of ordinary uneven runs.
+Weights here are n_i / Σ n_j, as the paper has them. A fleet moves them until its key service's rules hold; to do so
+here would change the models of ordinary uneven runs.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from sensecrypt.engines import jacobian
 from sensecrypt.engines.budgets import Budgets, measured_bandwidths
 from sensecrypt.engines.clock import Prices
 from sensecrypt.engines.clusterround import play_cluster
+from sensecrypt.engines.limits import warn_of_weights
 from sensecrypt.engines.outcome import Record
 from sensecrypt.engines.parties import Intercept, Parties, gather
 from sensecrypt.engines.problem import Problem, configured_problem
@@ -92,6 +93,8 @@ def _play(parties: Parties, problem: Problem, resume: bool, on_round: OnRound | 
         state, records = set_up(parties, get_vector(problem.build()))
         folder.append(records)
         state.save(folder, server)
+    rounds = [parties.describe(state.labels, cluster, 0, "model") for cluster in range(len(state.vectors))]
+    warn_of_weights(config, [each.weights for each in rounds])
     before = folder.records()
     budgets = Budgets(config, state.labels, parties.size, measured_bandwidths(before))
     budgets.learn(before)

@@ -97,7 +97,7 @@ def test_room_shrinks_with_the_stated_weight_sum():
     ("call", "argument"),
     [
         (lambda: FixedPoint(8, 24), "slot_bits"),
-        (lambda: FixedPoint(31, 32), "frac_bits"),
+        (lambda: FixedPoint(63, 32), "frac_bits"),
         (lambda: FixedPoint(-1, 32), "frac_bits"),
         (lambda: FixedPoint(4, 16, max_summands=10**6), "max_summands"),
         (lambda: FixedPoint(8, 32).encode([np.nan], name="bias"), "bias"),

@@ -26,6 +26,7 @@ from sensecrypt import checks
 from sensecrypt.errors import InvalidInput, ValueDoesNotFit
 
 SLOT_BITS = (16, 32, 64)
+MOST_FRACTION_BITS = 62  # more than a slot has: numbers below 1 fill it
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class FixedPoint:
         """Refuse a format without room for a single number."""
         if checks.whole("slot_bits", self.slot_bits, low=16, high=64) not in SLOT_BITS:
             raise InvalidInput("slot_bits", f"is {self.slot_bits}", "choose 16, 32 or 64")
-        checks.whole("frac_bits", self.frac_bits, low=0, high=self.slot_bits - 2)
+        checks.whole("frac_bits", self.frac_bits, low=0, high=MOST_FRACTION_BITS)
         checks.whole("max_summands", self.max_summands, low=1, high=2**40)
         object.__setattr__(self, "weight_sum", checks.number("weight_sum", self.weight_sum, low=0.0, open_low=True))
         if self.largest <= 0:

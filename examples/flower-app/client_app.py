@@ -7,8 +7,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from sensecrypt.config import RunConfig
-from sensecrypt.engines.flower import client_app
-from sensecrypt.engines.problem import Share
+from sensecrypt.transports.flower import client_app
+from sensecrypt.client.problem import Share
 
 
 def build() -> nn.Module:

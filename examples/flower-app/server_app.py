@@ -1,5 +1,5 @@
 """A ServerApp: it adds what clients send, and has no key to read it."""
 
-from sensecrypt.engines.flower import server_app
+from sensecrypt.transports.flower import server_app
 
 app = server_app()

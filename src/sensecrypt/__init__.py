@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sensecrypt.crypto.obfuscators import ObfuscatorPool as ObfuscatorPool
     from sensecrypt.crypto.paillier import PublicKey as PublicKey
     from sensecrypt.crypto.secret import SecretKey as SecretKey
-    from sensecrypt.engines.federate import federate as federate
     from sensecrypt.errors import InfeasibleSelection as InfeasibleSelection
     from sensecrypt.errors import InvalidCiphertext as InvalidCiphertext
     from sensecrypt.errors import InvalidInput as InvalidInput
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from sensecrypt.errors import ValueDoesNotFit as ValueDoesNotFit
     from sensecrypt.profiles import PROFILES as PROFILES
     from sensecrypt.profiles import Profile as Profile
+    from sensecrypt.transports.local.federate import federate as federate
     from sensecrypt.types import Clusters as Clusters
     from sensecrypt.types import Device as Device
     from sensecrypt.types import Mask as Mask

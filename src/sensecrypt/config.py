@@ -125,6 +125,8 @@ class RunConfig:
         order_refresh: rounds after which a cluster's order is made anew.
         min_contributors: uploads without which no sum is decrypted, and clients of every encrypted block.
         quorum: share of a cluster's weight, and of its clients, that must arrive.
+        sample: clients of a cluster that take part in a round: their share, if below 1; else how many; 0: all of them.
+            Never fewer than `min_contributors`. Drawn by the seed on one machine, at random in fleets.
         local_epochs: of training a round.
         batch_size: of training.
         learning_rate: of training.
@@ -182,6 +184,7 @@ class RunConfig:
     order_refresh: int = 5
     min_contributors: int = 3  # so that one of them may collude with the aggregator
     quorum: float = 0.5
+    sample: float = 0.0
     local_epochs: int = 1
     batch_size: int = 32
     learning_rate: float = 0.05
@@ -209,6 +212,7 @@ class RunConfig:
         checks.number("sensitivity_clip", self.sensitivity_clip, low=_TINY, high=1e6)
         if self.clip != "auto":
             checks.number("clip", self.clip, low=_TINY, high=1e6)
+        checks.number("sample", self.sample, low=0.0, high=_HUGE)
         checks.number("quorum", self.quorum, low=0.0, high=1.0, open_low=True)
         checks.number("learning_rate", self.learning_rate, low=0.0, high=1e6, open_low=True)
         checks.number("momentum", self.momentum, low=0.0, high=1.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sensecrypt.services.dkms.policy import Policy
+from sensecrypt.keyservice.http.policy import Policy
 from tests.services.conftest import Server, make_server, pki
 
 __all__ = ["pki"]

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from sensecrypt.engines.problem import Problem
-from sensecrypt.engines.training import train
+from sensecrypt.client.problem import Problem
+from sensecrypt.client.training import train
 from sensecrypt.models import get_vector, set_vector
 
 LEARNING_RATE = 0.1

@@ -10,11 +10,11 @@ import numpy as np
 
 from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.engines import work
-from sensecrypt.engines.flower.wire import FAILURE
-from sensecrypt.engines.problem import configured_problem
+from sensecrypt.transports.flower.wire import FAILURE
+from sensecrypt.client.problem import configured_problem
 from sensecrypt.models import get_vector, set_vector
 from sensecrypt.protocol.updates import model_of
-from sensecrypt.services.dkms.addresses import Place
+from sensecrypt.protocol.places import Place
 from tests.adversary.audited import opened
 from tests.adversary.test_conditions import ONE_CLASS, Wire
 from tests.engines.flower.conftest import dkms as dkms

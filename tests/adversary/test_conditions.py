@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from sensecrypt.engines.flower import client_app
-from sensecrypt.engines.flower.wire import FAILURE, RECORD
-from sensecrypt.engines.problem import configured_problem, configured_share
+from sensecrypt.transports.flower import client_app
+from sensecrypt.transports.flower.wire import FAILURE, RECORD
+from sensecrypt.client.problem import configured_problem, configured_share
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.models import get_vector, mean_gradient
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.messages import Upload
 from sensecrypt.protocol.round import Round
-from sensecrypt.services.dkms.client import DkmsClient
+from sensecrypt.keyservice.http.client import DkmsClient
 from tests.engines.flower.conftest import LoopFleet
 from tests.engines.flower.conftest import dkms as dkms
 from tests.engines.flower.conftest import fleet as fleet

@@ -16,9 +16,9 @@ from sensecrypt import Mask
 from sensecrypt.errors import Refused
 from sensecrypt.protocol.client import seal_model
 from sensecrypt.protocol.round import Round
-from sensecrypt.services.dkms.addresses import round_address
-from sensecrypt.services.dkms.capacity import RESERVE
-from sensecrypt.services.pki import create_authority
+from sensecrypt.keyservice.http.addresses import round_address
+from sensecrypt.keyservice.http.capacity import RESERVE
+from sensecrypt.keyservice.pki import create_authority
 from tests.adversary.flood import (
     Flood,
     descriptors,

@@ -12,9 +12,9 @@ import numpy as np
 from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.config import make_config
 from sensecrypt.engines import work
-from sensecrypt.engines.problem import configured_problem
+from sensecrypt.client.problem import configured_problem
 from sensecrypt.models import get_vector
-from sensecrypt.services.dkms.addresses import Place
+from sensecrypt.protocol.places import Place
 from tests.adversary.audited import opened
 from tests.adversary.imprint import imprinted, rounds_of_attack
 from tests.engines.flower.conftest import dkms as dkms

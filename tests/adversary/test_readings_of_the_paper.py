@@ -8,7 +8,7 @@ import pytest
 from sensecrypt import InfeasibleSelection, InvalidInput, encryption_budgets, mutual_information, select
 from sensecrypt.algo.dp import dp_noise
 from sensecrypt.config import make_config
-from sensecrypt.engines.flower.settings import refuse_local_only
+from sensecrypt.transports.flower.settings import refuse_local_only
 
 RNG = np.random.default_rng(0)
 WEIGHTS = RNG.normal(0, 0.05, 2000)

@@ -14,11 +14,11 @@ from flwr.app import Message
 from safetensors.numpy import load_file
 
 from sensecrypt.algo.clipping import clip_bound
-from sensecrypt.engines.flower import client_app
-from sensecrypt.engines.flower.messages import Assignment
-from sensecrypt.engines.flower.wire import FAILURE, RECORD, pack
-from sensecrypt.engines.problem import configured_problem, configured_share
-from sensecrypt.engines.training import train
+from sensecrypt.transports.flower import client_app
+from sensecrypt.protocol.coordination import Assignment
+from sensecrypt.transports.flower.wire import FAILURE, RECORD, pack
+from sensecrypt.client.problem import configured_problem, configured_share
+from sensecrypt.client.training import train
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.models import get_vector
 from sensecrypt.profiles import get_profile

@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 from flwr.app import Message
 
-from sensecrypt.engines.flower.checkpoint import sketch_seed
-from sensecrypt.engines.flower.messages import Challenge
-from sensecrypt.engines.flower.proof import Statement, prove
-from sensecrypt.engines.flower.wire import RECORD, pack
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.coordinator.checkpoint import sketch_seed
+from sensecrypt.protocol.coordination import Challenge
+from sensecrypt.transports.flower.proof import Statement, prove
+from sensecrypt.transports.flower.wire import RECORD, pack
+from sensecrypt.runs.folder import RunFolder
 from tests.engines.flower.conftest import LoopFleet
 from tests.engines.flower.conftest import dkms as dkms
 from tests.engines.flower.conftest import fleet as fleet

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from sensecrypt.errors import Refused
-from sensecrypt.services.dkms import service as module
-from sensecrypt.services.pki import create_authority
+from sensecrypt.keyservice.http import service as module
+from sensecrypt.keyservice.pki import create_authority
 from tests.services.conftest import Server, make_server
 from tests.services.rounds import Played
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.engines.budgets import Budgets, measured_bandwidths
+from sensecrypt.coordinator.budgets import Budgets, measured_bandwidths
 from sensecrypt.errors import SenseCryptError
 
 PAPER = {"clients": 4, "budget": "paper", "min_contributors": 1, "cpus": "8", "bandwidths": "10"}

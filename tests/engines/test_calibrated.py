@@ -7,11 +7,11 @@ import pytest
 
 from sensecrypt.config import make_config
 from sensecrypt.crypto.keys import generate_keypair
-from sensecrypt.engines.calibrated import TransparentKey, measure_prices
-from sensecrypt.engines.clock import Prices
-from sensecrypt.engines.local import run_local
+from sensecrypt.simulation.nullcipher import TransparentKey, measure_prices
+from sensecrypt.simulation.clock import Prices
+from sensecrypt.transports.local.run import run_local
 from sensecrypt.engines.meter import Meter, MeteredKey
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, ValueDoesNotFit
 from sensecrypt.models import always_encrypt
 from sensecrypt.policies import POLICIES

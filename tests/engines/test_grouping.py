@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.engines.grouping import group_clients
-from sensecrypt.engines.local import run_local
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.coordinator.grouping import group_clients
+from sensecrypt.transports.local.run import run_local
+from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidInput
 
 ROWS = np.repeat(np.eye(3), [4, 4, 2], axis=0) + 0.01 * np.random.default_rng(0).standard_normal((10, 3))

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from sensecrypt import InvalidInput
-from sensecrypt.engines.jacobian import jacobian_as_published, jacobian_map
+from sensecrypt.client.jacobian import jacobian_as_published, jacobian_map
 from sensecrypt.models import build_model, mean_gradient, parameter_count
 
 SAMPLES = 6

@@ -16,8 +16,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from sensecrypt.config import make_config
 from sensecrypt.engines import work
-from sensecrypt.engines.local import run_local
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.transports.local.run import run_local
+from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.protocol.envelope import seal, unseal_any
 

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from sensecrypt.engines.memo import timed
+from sensecrypt.simulation.trainingcache import timed
 
 KEY = ("train", "digits", 0)
 

@@ -4,7 +4,7 @@ import pytest
 
 from sensecrypt.algo.dp import gaussian_sigma, local_epsilon
 from sensecrypt.config import make_config
-from sensecrypt.engines.noise import noise_facts, noise_summary, per_sample_noise
+from sensecrypt.runs.noise import noise_facts, noise_summary, per_sample_noise
 
 NOISE = {"sensitivity_epsilon": 0.5, "sensitivity_clip": 0.1}
 

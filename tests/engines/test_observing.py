@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.engines.local import run_local
-from sensecrypt.engines.observing import observe_run
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.transports.local.run import run_local
+from sensecrypt.assess.observing import observe_run
+from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidInput
 from sensecrypt.protocol.envelope import unseal_any
 

@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 from sensecrypt import cluster_clients, generate_keypair
 from sensecrypt.config import make_config
 from sensecrypt.engines.meter import Meter, MeteredKey
-from sensecrypt.engines.problem import configured_problem
+from sensecrypt.client.problem import configured_problem
 from sensecrypt.engines.work import World, describe_data
 from sensecrypt.models import get_vector
 

@@ -15,7 +15,7 @@ from sensecrypt.algo.sketching import sketch
 from sensecrypt.config import make_config
 from sensecrypt.engines import work
 from sensecrypt.engines.meter import Meter, MeteredKey
-from sensecrypt.engines.problem import configured_problem
+from sensecrypt.client.problem import configured_problem
 from sensecrypt.models import get_vector, mean_gradient, set_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sensecrypt.engines.workers import Workers
+from sensecrypt.transports.local.workers import Workers
 from sensecrypt.errors import InvalidInput, WorkerDied
 
 
@@ -102,7 +102,7 @@ def test_workers_end_with_the_process_that_started_them(workers):
 
 KILLED = """
 import os, signal
-from sensecrypt.engines.workers import Workers
+from sensecrypt.transports.local.workers import Workers
 from tests.engines.test_workers import tell
 
 print(*{pid for _, _, pid in Workers(None, 3).map(tell, [(number,) for number in range(9)])}, flush=True)

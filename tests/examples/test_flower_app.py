@@ -15,8 +15,8 @@ from flwr.common.config import flatten_dict, validate_config
 from flwr.serverapp import ServerApp
 from torch import nn
 
-from sensecrypt.engines.flower.settings import read_settings
-from sensecrypt.engines.problem import always_of
+from sensecrypt.transports.flower.settings import read_settings
+from sensecrypt.client.problem import always_of
 from sensecrypt.fleet.registration import ranges
 from sensecrypt.models import get_vector
 

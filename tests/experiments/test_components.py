@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sensecrypt.engines.clock import Prices
+from sensecrypt.simulation.clock import Prices
 from sensecrypt.experiments import components
 from sensecrypt.experiments.components import OURS, STOCK, cells, draw, judge, step_rows
 from sensecrypt.experiments.specs import read_spec

@@ -70,7 +70,7 @@ def test_a_port_in_use(own):
 
 
 def test_an_expired_certificate(own, monkeypatch):
-    monkeypatch.setattr("sensecrypt.services.dkms.certificates.datetime", Later)
+    monkeypatch.setattr("sensecrypt.keyservice.http.certificates.datetime", Later)
     code, line = invoke("fleet", "up", "--folder", own.path)
     assert code == 2
     assert "expired on" in line

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.engines.local import run_local
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.transports.local.run import run_local
+from sensecrypt.runs.folder import RunFolder
 from sensecrypt.fleet import making, ports
 from sensecrypt.fleet.fleet import Fleet
 from sensecrypt.fleet.folder import Description, FleetFolder

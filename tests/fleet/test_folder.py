@@ -9,13 +9,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from sensecrypt.cli.passphrase import find_passphrase
-from sensecrypt.engines.flower.party import read_party
+from sensecrypt.client.identity import read_party
 from sensecrypt.errors import InvalidInput, ServiceError
 from sensecrypt.fleet.folder import Description, FleetFolder
 from sensecrypt.fleet.making import check_certificates, make_fleet
-from sensecrypt.services.dkms.certificates import check_pair
-from sensecrypt.services.dkms.policy import read_policy
-from sensecrypt.services.dkms.sealing import read_root
+from sensecrypt.keyservice.http.certificates import check_pair
+from sensecrypt.keyservice.http.policy import read_policy
+from sensecrypt.keyservice.http.sealing import read_root
 
 
 def test_parties_know_the_service_and_themselves(made):

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidInput, SenseCryptError, ServiceError, Unreachable
 from sensecrypt.fleet import flower, submit
 from sensecrypt.fleet.submit import Submitted

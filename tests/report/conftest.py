@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.engines.flower.checkpoint import FleetState
-from sensecrypt.engines.local import run_local
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.coordinator.checkpoint import FleetState
+from sensecrypt.transports.local.run import run_local
+from sensecrypt.runs.folder import RunFolder
 
 SETTINGS = {"rounds": 3, "clients": 8, "profile": "insecure-test", "workers": 1, "partition": "categories:2"}
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidInput
 from sensecrypt.protocol.envelope import seal
 from sensecrypt.report.folder import read_folder, stamp

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.engines.clock import Steps
-from sensecrypt.engines.flatmap import flat_map
-from sensecrypt.engines.layers import encrypted_by_layer
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.simulation.clock import Steps
+from sensecrypt.runs.clientmap import flat_map
+from sensecrypt.client.layers import encrypted_by_layer
+from sensecrypt.runs.folder import RunFolder
 from sensecrypt.report.folder import read_folder
 from sensecrypt.report.render import embed_json, render, render_main, security_policy
 from sensecrypt.report.runpage import run_page, waiting_page
@@ -206,7 +206,7 @@ def test_bars_end_where_the_round_ends(played):
 
 
 def test_with_two_exchanges_clients_wait_twice():
-    from sensecrypt.engines.clock import round_times
+    from sensecrypt.simulation.clock import round_times
     from sensecrypt.types import Device
 
     devices = [Device(1, 1), Device(2, 1)]

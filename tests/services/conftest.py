@@ -14,9 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from sensecrypt.services.dkms.client import DkmsClient
-from sensecrypt.services.dkms.folder import Folder
-from sensecrypt.services.pki import create_authority, issue
+from sensecrypt.keyservice.http.client import DkmsClient
+from sensecrypt.keyservice.http.folder import Folder
+from sensecrypt.keyservice.pki import create_authority, issue
 
 PASSPHRASE = "correct horse battery"
 CLIENTS = 4

@@ -16,7 +16,7 @@ from sensecrypt.protocol.client import Sealed, seal_model, seal_sensitivity
 from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
-from sensecrypt.services.dkms.client import DkmsClient
+from sensecrypt.keyservice.http.client import DkmsClient
 from tests.services.conftest import CLIENTS, Server
 
 _names = itertools.count()

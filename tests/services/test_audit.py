@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from sensecrypt.cli import main
 from sensecrypt.errors import AuditFailed, ServiceError
-from sensecrypt.services.dkms import audit, sealing
-from sensecrypt.services.dkms.audit import Head
-from sensecrypt.services.dkms.folder import Folder, verify_log
-from sensecrypt.services.dkms.store import Store
+from sensecrypt.keyservice.http import audit, sealing
+from sensecrypt.keyservice.http.audit import Head
+from sensecrypt.keyservice.http.folder import Folder, verify_log
+from sensecrypt.keyservice.http.store import Store
 
 
 def append(log, line: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sensecrypt.errors import ServiceError
-from sensecrypt.services.dkms.capacity import RESERVE, Capacity, fit
-from sensecrypt.services.dkms.connections import Connections, Peer
-from sensecrypt.services.dkms.metrics import Metrics
-from sensecrypt.services.dkms.policy import Policy
+from sensecrypt.keyservice.http.capacity import RESERVE, Capacity, fit
+from sensecrypt.keyservice.http.connections import Connections, Peer
+from sensecrypt.keyservice.http.metrics import Metrics
+from sensecrypt.keyservice.http.policy import Policy
 
 
 def peer(address: str, dropped: list[Peer], *, busy: bool = False) -> Peer:

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from sensecrypt.errors import CertificateError, Refused
-from sensecrypt.services.dkms.certificates import Identity, check_pair, identity_of
-from sensecrypt.services.pki import create_authority, issue
+from sensecrypt.keyservice.http.certificates import Identity, check_pair, identity_of
+from sensecrypt.keyservice.pki import create_authority, issue
 from tests.services.conftest import certificate
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from sensecrypt.errors import InvalidInput, Unreachable
-from sensecrypt.services.dkms.client import DkmsClient
+from sensecrypt.keyservice.http.client import DkmsClient
 from tests.services.conftest import certificate
 from tests.services.rounds import CLIENTS, Played
 

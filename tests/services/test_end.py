@@ -15,7 +15,7 @@ from sensecrypt.cli import main
 from sensecrypt.crypto.keyfile import read_secret
 from sensecrypt.crypto.publicfile import PUBLIC_FORMAT, SECRET_FORMAT
 from sensecrypt.errors import InvalidInput, KeyFileError, Refused
-from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, destroy_key, generate_key
+from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess, destroy_key, generate_key
 from tests.services.conftest import PASSPHRASE, certificate, make_server
 from tests.services.rounds import Played, expected_model
 

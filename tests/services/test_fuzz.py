@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sensecrypt.protocol.descriptions import describe_round
-from sensecrypt.services.dkms.sealing import read_root
+from sensecrypt.keyservice.http.sealing import read_root
 from tests.services.conftest import PASSPHRASE
 from tests.services.rounds import Played
 

@@ -15,15 +15,15 @@ from sensecrypt.protocol.messages import Receipt
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.pads import new_pad
 from sensecrypt.protocol.round import Round
-from sensecrypt.services.dkms import sealing
-from sensecrypt.services.dkms.certificates import Identity
-from sensecrypt.services.dkms.folder import Folder
-from sensecrypt.services.dkms.ledger import DatabaseLedger
-from sensecrypt.services.dkms.limits import Buckets, Thinned
-from sensecrypt.services.dkms.openings import Openings
-from sensecrypt.services.dkms.registry import Registry, place_of
-from sensecrypt.services.dkms.sealing import Sealer
-from sensecrypt.services.dkms.store import Store
+from sensecrypt.keyservice.http import sealing
+from sensecrypt.keyservice.http.certificates import Identity
+from sensecrypt.keyservice.http.folder import Folder
+from sensecrypt.keyservice.http.ledger import DatabaseLedger
+from sensecrypt.keyservice.http.limits import Buckets, Thinned
+from sensecrypt.keyservice.http.openings import Openings
+from sensecrypt.keyservice.http.registry import Registry, place_of
+from sensecrypt.keyservice.http.sealing import Sealer
+from sensecrypt.keyservice.http.store import Store
 from sensecrypt.types import Mask
 
 WHO = Identity("client", "phone-0")
@@ -195,7 +195,7 @@ def test_what_is_sealed_opens_only_at_its_place():
 
 def test_buckets_run_dry_and_fill_again(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("sensecrypt.services.dkms.limits.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sensecrypt.keyservice.http.limits.time.monotonic", lambda: now[0])
     buckets = Buckets(rate=2, burst=3)
     assert [buckets.take("a") for _ in range(4)] == [True, True, True, False]
     assert buckets.take("b")
@@ -207,7 +207,7 @@ def test_buckets_run_dry_and_fill_again(monkeypatch):
 
 def test_skipped_lines_are_counted(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("sensecrypt.services.dkms.limits.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("sensecrypt.keyservice.http.limits.time.monotonic", lambda: now[0])
     thinned = Thinned(per_minute=2)
     assert [thinned.passes("x") for _ in range(5)] == [0, 0, None, None, None]
     now[0] += 30

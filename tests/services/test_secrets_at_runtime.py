@@ -12,15 +12,15 @@ import pytest
 
 from sensecrypt.cli.passphrase import PASSPHRASE_VARIABLE, find_passphrase
 from sensecrypt.protocol.envelope import seal, unseal_any
-from sensecrypt.services.dkms.certificates import Identity
-from sensecrypt.services.dkms.folder import Folder
-from sensecrypt.services.dkms.policy import read_policy
-from sensecrypt.services.dkms.registry import Run
-from sensecrypt.services.dkms.sealing import read_root
-from sensecrypt.services.dkms.service import KeyService
-from sensecrypt.services.dkms.store import Store
-from sensecrypt.services.dkms.vault import Vault
-from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess
+from sensecrypt.keyservice.http.certificates import Identity
+from sensecrypt.keyservice.http.folder import Folder
+from sensecrypt.keyservice.http.policy import read_policy
+from sensecrypt.keyservice.http.registry import Run
+from sensecrypt.keyservice.http.sealing import read_root
+from sensecrypt.keyservice.http.service import KeyService
+from sensecrypt.keyservice.http.store import Store
+from sensecrypt.keyservice.http.vault import Vault
+from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess
 from tests.services.conftest import PASSPHRASE
 from tests.services.test_vault import PHRASE, path  # noqa: F401  (a fixture)
 
@@ -52,7 +52,7 @@ def test_no_process_leaves_a_core(server):
 
 VAULT = """
 import ctypes, resource
-from sensecrypt.services.dkms import vault
+from sensecrypt.keyservice.http import vault
 
 def serve(_connection):
     print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))

@@ -18,8 +18,8 @@ from click.testing import CliRunner
 from sensecrypt.cli import main
 from sensecrypt.errors import CertificateError, InvalidInput
 from sensecrypt.services import pki as pki_module
-from sensecrypt.services.dkms.certificates import check_pair
-from sensecrypt.services.dkms.policy import DEFAULT_TEXT, Policy, read_policy
+from sensecrypt.keyservice.http.certificates import check_pair
+from sensecrypt.keyservice.http.policy import DEFAULT_TEXT, Policy, read_policy
 from tests.services.conftest import PASSPHRASE, Server, certificate, make_server, wait_for_handshake
 
 
@@ -69,7 +69,7 @@ def test_a_missing_extra(stopped, missing):
 
 
 def test_a_missing_extra_of_the_client():
-    code = "import sys; sys.modules['httpx'] = None; import sensecrypt.services.dkms.client"
+    code = "import sys; sys.modules['httpx'] = None; import sensecrypt.keyservice.http.client"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "MissingExtra" in done.stderr
     assert "pip install 'sensecrypt[dkms]'" in done.stderr

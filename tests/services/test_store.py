@@ -10,9 +10,9 @@ import threading
 import pytest
 
 from sensecrypt.errors import Refused, SenseCryptError
-from sensecrypt.services.dkms import audit
-from sensecrypt.services.dkms.folder import Folder, verify_log
-from sensecrypt.services.dkms.store import Store
+from sensecrypt.keyservice.http import audit
+from sensecrypt.keyservice.http.folder import Folder, verify_log
+from sensecrypt.keyservice.http.store import Store
 from tests.services.conftest import PASSPHRASE, make_server
 from tests.services.rounds import Played
 

@@ -12,8 +12,8 @@ from sensecrypt.crypto import passphrase
 from sensecrypt.crypto.keyfile import read_secret, write_secret
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, WorkerDied
 from sensecrypt.protocol.envelope import seal, unseal_any
-from sensecrypt.services.dkms.vault import Vault
-from sensecrypt.services.dkms.vaultkey import VaultKey, VaultProcess, generate_key
+from sensecrypt.keyservice.http.vault import Vault
+from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess, generate_key
 from tests.crypto.conftest import keypair
 
 PHRASE = "correct horse battery"
@@ -85,11 +85,11 @@ class Refuse:
         if name in {f"sensecrypt.crypto.{part}" for part in ("secret", "ckks_secret", "keys", "keyfile")}:
             raise ImportError(f"{name} is not for this process")
 sys.meta_path.insert(0, Refuse())
-import sensecrypt.services.dkms.serve, sensecrypt.services.dkms.client, sensecrypt.services.pki
+import sensecrypt.keyservice.http.serve, sensecrypt.keyservice.http.client, sensecrypt.keyservice.pki
 print(*(name for name in sys.modules if name.startswith("sensecrypt") and ("secret" in name or "vault" in name)))
 """
 
 
 def test_nothing_else_of_the_service_can_import_a_secret_module():
     loaded = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True).stdout.split()
-    assert loaded == ["sensecrypt.services.dkms.vaultkey"]
+    assert loaded == ["sensecrypt.keyservice.http.vaultkey"]

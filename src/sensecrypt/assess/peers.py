@@ -11,8 +11,8 @@ import torch
 from sensecrypt.attacks.observation import Samples
 from sensecrypt.attacks.synthetic import SyntheticClient
 from sensecrypt.checks import FloatVector, IntVector
-from sensecrypt.engines.jacobian import jacobian_map
-from sensecrypt.engines.training import as_tensor
+from sensecrypt.client.jacobian import jacobian_map
+from sensecrypt.client.training import as_tensor
 from sensecrypt.errors import InvalidInput
 from sensecrypt.models import mean_gradient
 from sensecrypt.rng import derive_rng

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from sensecrypt.assess.observing import observe_run
 from sensecrypt.attacks.ladder import ADVERSARIES as LADDER
 from sensecrypt.attacks.scores import score_labels
-from sensecrypt.engines.observing import observe_run
-from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import NotApplicable
+from sensecrypt.runs.folder import RunFolder
 
 
 def recorded_rows(folder: RunFolder, *, number: int, client: int, adversary: str) -> list[dict[str, Any]]:

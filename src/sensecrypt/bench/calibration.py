@@ -10,13 +10,13 @@ from statistics import median
 
 import torch
 
+from sensecrypt.client.problem import Problem, own_problem
 from sensecrypt.config import make_config
-from sensecrypt.engines.clock import total_seconds
-from sensecrypt.engines.local import run_local
-from sensecrypt.engines.problem import Problem, own_problem
-from sensecrypt.engines.result import Result
-from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.models import build_model
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.simulation.clock import total_seconds
+from sensecrypt.transports.local.result import Result
+from sensecrypt.transports.local.run import run_local
 
 CLIENTS, SAMPLES = 4, 64
 KINDS = ("client encryption", "aggregation", "decryption", "device clock")

@@ -19,15 +19,15 @@ import numpy as np
 
 from sensecrypt.crypto.keyfile import read_secret
 from sensecrypt.errors import ServiceError
+from sensecrypt.keyservice.http.client import DkmsClient
+from sensecrypt.keyservice.http.folder import Folder
+from sensecrypt.keyservice.pki import create_authority, issue
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.client import model_format
 from sensecrypt.protocol.messages import Aggregate, Receipt, Upload
 from sensecrypt.protocol.receipts import TagBlinding, receipt
 from sensecrypt.protocol.round import Round
-from sensecrypt.services.dkms.client import DkmsClient
-from sensecrypt.services.dkms.folder import Folder
-from sensecrypt.services.pki import create_authority, issue
 from sensecrypt.types import Mask
 
 PROFILE, RUN = "paillier-2048", "bench"

@@ -15,8 +15,8 @@ from sensecrypt.algo.selection import select
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.bench.aggregation import aggregate_many
 from sensecrypt.bench.measure import in_own_process
+from sensecrypt.client.training import train, warm_up
 from sensecrypt.crypto.keys import generate_keypair
-from sensecrypt.engines.training import train, warm_up
 from sensecrypt.models import build_model, mean_gradient
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.client import model_format, seal_model

@@ -11,8 +11,8 @@ from sensecrypt.algo.merging import Matrix
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
 from sensecrypt.checks import IntVector
+from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
-from sensecrypt.engines.problem import configured_problem
 from sensecrypt.models import get_vector, mean_gradient
 
 _SEED = b"seed of the measured sketches"

@@ -13,8 +13,8 @@ from torch import nn
 from sensecrypt import checks
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.bench.measure import in_own_process, median_seconds, peak_mb
-from sensecrypt.engines.jacobian import jacobian_as_published, jacobian_map
-from sensecrypt.engines.training import warm_up
+from sensecrypt.client.jacobian import jacobian_as_published, jacobian_map
+from sensecrypt.client.training import warm_up
 from sensecrypt.models import build_model, get_vector, mean_gradient, parameter_count
 from sensecrypt.policies.maskcrypt import score
 

@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from sensecrypt.bench.crypto import python_paillier, python_paillier_weighted
-from sensecrypt.engines.clock import Prices
+from sensecrypt.simulation.clock import Prices
 
 _REPEATS = 5
 

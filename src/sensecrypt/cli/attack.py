@@ -90,7 +90,7 @@ def attack(
     """
     if run_folder is not None:
         from sensecrypt.assess.recorded import recorded_rows
-        from sensecrypt.engines.runfolder import RunFolder
+        from sensecrypt.runs.folder import RunFolder
 
         folder = RunFolder(run_folder)
         rows = recorded_rows(folder, number=number, client=client, adversary=adversary)

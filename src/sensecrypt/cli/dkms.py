@@ -12,8 +12,8 @@ import click
 
 from sensecrypt.cli.passphrase import find_passphrase, passphrase_option
 from sensecrypt.errors import InvalidInput, MissingExtra
+from sensecrypt.keyservice.names import check_name
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
-from sensecrypt.services.names import check_name
 
 _folder = click.option("--folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Its state.")
 _file = click.Path(dir_okay=False, path_type=Path)
@@ -33,7 +33,7 @@ def init(folder: Path, passphrase_file: Path | None) -> None:
 
     The passphrase comes from --passphrase-file, else from $SENSECRYPT_PASSPHRASE, else from a prompt.
     """
-    from sensecrypt.services.dkms.folder import Folder
+    from sensecrypt.keyservice.http.folder import Folder
 
     head = Folder(folder).create(find_passphrase(passphrase_file, confirm=True))
     click.echo(f"Key service made in {folder}; its limits are in {folder / 'policy.toml'}.")
@@ -66,11 +66,11 @@ def serve(
 ) -> None:
     """Run the key service until it is told to stop (Ctrl-C or SIGTERM)."""
     try:
-        from sensecrypt.services.dkms.serve import Endpoint
-        from sensecrypt.services.dkms.serve import serve as run_service
+        from sensecrypt.keyservice.http.serve import Endpoint
+        from sensecrypt.keyservice.http.serve import serve as run_service
     except ImportError:
         raise MissingExtra("the key service", "dkms") from None
-    from sensecrypt.services.dkms.folder import Folder
+    from sensecrypt.keyservice.http.folder import Folder
 
     endpoint = Endpoint(host, port, certificate, key, authority)
     phrase = find_passphrase(passphrase_file, confirm=False)
@@ -88,8 +88,8 @@ def audit(folder: Path, noted: str | None, as_json: bool) -> None:
 
     Keep the printed head somewhere else: with --head, a later check notices even if log and database were rewritten.
     """
-    from sensecrypt.services.dkms.audit import Head
-    from sensecrypt.services.dkms.folder import Folder, verify_log
+    from sensecrypt.keyservice.http.audit import Head
+    from sensecrypt.keyservice.http.folder import Folder, verify_log
 
     head, waiting = verify_log(Folder(folder), noted=None if noted is None else Head.parse(noted))
     if as_json:
@@ -167,7 +167,7 @@ def register(
     as_json: bool,
 ) -> None:
     """Register a run and its members, as admin; the service makes its key pair. Doing it twice changes nothing."""
-    from sensecrypt.services.dkms.client import DkmsClient
+    from sensecrypt.keyservice.http.client import DkmsClient
 
     check_name("--run", run)
     numbered = dict(enumerate(_names(members, members_file)))
@@ -197,7 +197,7 @@ def register(
 @_admin
 def close(url: str, certificate: Path, key: Path, authority: Path, run: str) -> None:
     """End a run, as admin: its secret key is destroyed. Members can still fetch what was decrypted."""
-    from sensecrypt.services.dkms.client import DkmsClient
+    from sensecrypt.keyservice.http.client import DkmsClient
 
     check_name("--run", run)
     with DkmsClient(url, certificate=certificate, key=key, authority=authority) as admin:

@@ -124,8 +124,8 @@ def run(
 
 def _follow(config: RunConfig, submitted: Submitted, as_json: bool) -> None:
     from sensecrypt.cli.run import progress, show
-    from sensecrypt.engines.flower.outcome import absences
-    from sensecrypt.engines.runfolder import RunFolder
+    from sensecrypt.runs.fleetoutcome import absences
+    from sensecrypt.runs.folder import RunFolder
 
     try:
         with progress(config) as on_round:
@@ -155,8 +155,8 @@ def _config(place: FleetFolder, file: Path | None, changes: tuple[str, ...], pre
 
 
 def _resumed(place: FleetFolder, run: str) -> RunConfig:
-    from sensecrypt.engines.runfolder import RunFolder
-    from sensecrypt.services.names import check_name
+    from sensecrypt.keyservice.names import check_name
+    from sensecrypt.runs.folder import RunFolder
 
     return RunFolder(place.run(check_name("--resume", run))).read_config()
 

@@ -20,7 +20,7 @@ def pki() -> None:
 @click.option("--days", default=3650, show_default=True, type=_days, help="How long it is valid.")
 def init(out: Path, days: int) -> None:
     """Make a certificate authority. Its key is not encrypted: keep the folder to yourself."""
-    from sensecrypt.services.pki import create_authority
+    from sensecrypt.keyservice.pki import create_authority
 
     certificate = create_authority(out, days=days)
     click.echo(f"Authority written to {certificate}; its key beside it signs certificates: keep it to yourself.")
@@ -36,7 +36,7 @@ def init(out: Path, days: int) -> None:
 @click.option("--days", default=90, show_default=True, type=_days, help="How long it is valid.")
 def issue(folder: Path, role: str, name: str, hosts: tuple[str, ...], days: int) -> None:
     """Issue a certificate for a party."""
-    from sensecrypt.services.pki import issue as issue_certificate
+    from sensecrypt.keyservice.pki import issue as issue_certificate
 
     certificate, key = issue_certificate(folder, role=role, name=name, hosts=hosts, days=days)
     click.echo(f"Certificate of {role} {name} written to {certificate}, its key to {key}.")

@@ -23,8 +23,8 @@ from sensecrypt.profiles import get_profile
 from sensecrypt.report.words import count, noise_words
 
 if TYPE_CHECKING:
-    from sensecrypt.engines.local import OnRound
-    from sensecrypt.engines.outcome import Outcome
+    from sensecrypt.runs.outcome import Outcome
+    from sensecrypt.transports.local.run import OnRound
 
 
 @click.command()
@@ -50,7 +50,7 @@ def run(
     configuration, a line of JSON for each client and round, a checkpoint, the final models, and report.html, a page to
     look at.
     """
-    from sensecrypt.engines.runfolder import RunFolder
+    from sensecrypt.runs.folder import RunFolder
 
     folder = RunFolder(out or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S"))
     if not resume and not folder.exists() and folder.path.is_dir() and any(folder.path.iterdir()):
@@ -70,7 +70,7 @@ def run(
             "a sum may be one client's model" if config.min_contributors == 1 else "of two clients each reads the other"
         )
         click.echo(f"min_contributors={config.min_contributors}: {reads}", err=True)
-    from sensecrypt.engines.local import run_local  # loads PyTorch: only once the settings are known to be good
+    from sensecrypt.transports.local.run import run_local  # loads PyTorch: only once the settings are known to be good
 
     try:
         with progress(config) as on_round:

@@ -14,18 +14,18 @@ from statistics import mean
 from typing import Any
 
 from sensecrypt.bench.stock import stock_prices
+from sensecrypt.client.problem import configured_problem
 from sensecrypt.compare.contestants import Contestant
 from sensecrypt.config import RunConfig, to_settings
-from sensecrypt.engines.calibrated import measure_prices
-from sensecrypt.engines.clock import Prices, RoundTime, total_seconds
-from sensecrypt.engines.local import run_local
-from sensecrypt.engines.problem import configured_problem
-from sensecrypt.engines.result import Result
-from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput
 from sensecrypt.files import make_folder
 from sensecrypt.models import DEFAULT_MODEL
 from sensecrypt.profiles import get_profile
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.simulation.calibration import measure_prices
+from sensecrypt.simulation.clock import Prices, RoundTime, total_seconds
+from sensecrypt.transports.local.result import Result
+from sensecrypt.transports.local.run import run_local
 
 VERSION = 1
 REPORT, TRAINING = "compare.json", "training"

@@ -15,10 +15,10 @@ from scipy.stats import spearmanr
 
 from sensecrypt.algo.selection import Normalise, security_floor, select
 from sensecrypt.algo.sensitivity import sensitivity
+from sensecrypt.client.training import as_tensor, train
 from sensecrypt.config import PRESETS
 from sensecrypt.data import iid, load_dataset
 from sensecrypt.drawing import sheet
-from sensecrypt.engines.training import as_tensor, train
 from sensecrypt.errors import InfeasibleSelection
 from sensecrypt.experiments.charts import heat_map
 from sensecrypt.experiments.item import Cell, Item, Row, Rows, Spec, Verdict

@@ -18,11 +18,9 @@ import numpy as np
 
 from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.checks import FloatVector
+from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
 from sensecrypt.drawing import sheet
-from sensecrypt.engines.local import run_local
-from sensecrypt.engines.problem import configured_problem
-from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.experiments.charts import lines
 from sensecrypt.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
 from sensecrypt.models import get_vector
@@ -31,6 +29,8 @@ from sensecrypt.protocol.client import model_format
 from sensecrypt.protocol.envelope import unseal_any
 from sensecrypt.protocol.messages import Aggregate, Upload
 from sensecrypt.protocol.round import Round
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.transports.local.run import run_local
 from sensecrypt.types import BoolVector
 
 if TYPE_CHECKING:

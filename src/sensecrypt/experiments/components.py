@@ -14,15 +14,15 @@ from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.bench.clustering import groups
 from sensecrypt.bench.measure import median_seconds
 from sensecrypt.bench.stock import stock_prices
+from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
 from sensecrypt.drawing import log_axis, number, sheet
-from sensecrypt.engines.calibrated import measure_prices
-from sensecrypt.engines.local import run_local
-from sensecrypt.engines.problem import configured_problem
-from sensecrypt.engines.result import Result
-from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.experiments.charts import Range, ranges
 from sensecrypt.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.simulation.calibration import measure_prices
+from sensecrypt.transports.local.result import Result
+from sensecrypt.transports.local.run import run_local
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from sensecrypt.client.problem import configured_problem
 from sensecrypt.compare.comparison import compare
 from sensecrypt.compare.contestants import parse_contestants
 from sensecrypt.compare.scenarios import scenario_settings
 from sensecrypt.config import make_config
 from sensecrypt.data.partition import mean_emd
 from sensecrypt.drawing import colour_of, sheet
-from sensecrypt.engines.problem import configured_problem
 from sensecrypt.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
 
 if TYPE_CHECKING:

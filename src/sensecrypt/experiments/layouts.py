@@ -14,11 +14,11 @@ from sensecrypt.compare.contestants import parse_contestants
 from sensecrypt.compare.scenarios import scenario_settings
 from sensecrypt.config import make_config
 from sensecrypt.drawing import colour_of, log_axis, number, sheet
-from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.experiments.charts import bars
 from sensecrypt.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector
 from sensecrypt.profiles import get_profile
+from sensecrypt.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,9 +17,9 @@ from sklearn.metrics import adjusted_rand_score, pairwise_distances, silhouette_
 from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
+from sensecrypt.client.training import as_tensor, train, warm_up
 from sensecrypt.data import by_categories, class_histogram, earth_movers_distance, load_dataset
 from sensecrypt.drawing import sheet
-from sensecrypt.engines.training import as_tensor, train, warm_up
 from sensecrypt.experiments.charts import heat_map
 from sensecrypt.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector, mean_gradient

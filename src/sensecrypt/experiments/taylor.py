@@ -13,9 +13,9 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from sensecrypt.algo.ordering import descending_order
+from sensecrypt.client.training import as_tensor, train
 from sensecrypt.data import load_dataset
 from sensecrypt.drawing import log_axis, number, sheet
-from sensecrypt.engines.training import as_tensor, train
 from sensecrypt.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector, mean_gradient, set_vector
 from sensecrypt.rng import derive_rng, derive_seed

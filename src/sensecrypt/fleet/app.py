@@ -12,8 +12,8 @@ from sensecrypt.files import make_folder, write_whole
 from sensecrypt.fleet.making import quote
 
 _MODULES = {
-    "server_app.py": "from sensecrypt.engines.flower import server_app\n\napp = server_app()\n",
-    "client_app.py": "from sensecrypt.engines.flower import client_app\n\napp = client_app()\n",
+    "server_app.py": "from sensecrypt.transports.flower import server_app\n\napp = server_app()\n",
+    "client_app.py": "from sensecrypt.transports.flower import client_app\n\napp = client_app()\n",
 }
 
 

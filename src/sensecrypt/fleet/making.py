@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from sensecrypt.errors import ServiceError
 from sensecrypt.files import write_whole
 from sensecrypt.fleet.folder import AGGREGATOR, HOST, Description, FleetFolder
-from sensecrypt.services.dkms.certificates import check_pair
-from sensecrypt.services.dkms.folder import Folder
-from sensecrypt.services.pki import create_authority, issue
+from sensecrypt.keyservice.http.certificates import check_pair
+from sensecrypt.keyservice.http.folder import Folder
+from sensecrypt.keyservice.pki import create_authority, issue
 
 ADMIN = "admin"
 _POLICY = """\
@@ -71,7 +71,7 @@ def check_certificates(folder: FleetFolder, description: Description) -> None:
 
 def check_parties(folder: FleetFolder, description: Description) -> None:
     """Raise unless every party file can be read, and its conditions do not contradict each other."""
-    from sensecrypt.engines.flower.party import read_party
+    from sensecrypt.client.identity import read_party
 
     for name in (AGGREGATOR, *description.members):
         read_party(folder.party(name))

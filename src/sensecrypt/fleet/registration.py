@@ -13,7 +13,7 @@ from sensecrypt.fleet.making import ADMIN
 
 def check_config(config: RunConfig, description: Description) -> None:
     """Refuse what this fleet could not play."""
-    from sensecrypt.engines.flower.settings import refuse_local_only
+    from sensecrypt.transports.flower.settings import refuse_local_only
 
     if config.clients != description.clients:
         problem = f"is {config.clients}, and the fleet has {description.clients}"
@@ -26,7 +26,7 @@ def check_config(config: RunConfig, description: Description) -> None:
 
 def register(folder: FleetFolder, description: Description, config: RunConfig, run: str) -> None:
     """Register the run, as the fleet's admin."""
-    from sensecrypt.services.dkms.client import DkmsClient
+    from sensecrypt.keyservice.http.client import DkmsClient
 
     size, first = _size_and_first(config)
     certificate, key, authority = folder.certificate(ADMIN)
@@ -51,7 +51,7 @@ def ranges(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 def _size_and_first(config: RunConfig) -> tuple[int, list[tuple[int, int]]]:
-    from sensecrypt.engines.problem import always_of, configured_problem
+    from sensecrypt.client.problem import always_of, configured_problem
     from sensecrypt.models import get_vector
 
     problem = configured_problem(config)

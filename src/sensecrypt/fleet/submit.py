@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from sensecrypt import checks
 from sensecrypt.config import RunConfig
-from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput, SenseCryptError, Unreachable
 from sensecrypt.files import write_whole
 from sensecrypt.fleet import flower
@@ -21,10 +20,11 @@ from sensecrypt.fleet.commands import tag
 from sensecrypt.fleet.folder import FleetFolder
 from sensecrypt.fleet.processes import end, running
 from sensecrypt.fleet.registration import check_config, register
-from sensecrypt.services.names import check_name
+from sensecrypt.keyservice.names import check_name
+from sensecrypt.runs.folder import RunFolder
 
 if TYPE_CHECKING:
-    from sensecrypt.engines.outcome import Outcome
+    from sensecrypt.runs.outcome import Outcome
 
 _HEARTBEAT_SECONDS = 25.0
 _LOOK_SECONDS, _ASK_SECONDS = 0.5, 10.0  # at the run's folder; at Flower, which takes a process and a second
@@ -148,7 +148,7 @@ class Submitted:
 
     def outcome(self) -> Outcome:
         """How it ended; raises what went wrong if it failed."""
-        from sensecrypt.engines.flower.outcome import read_outcome
+        from sensecrypt.runs.fleetoutcome import read_outcome
 
         try:
             return read_outcome(self.folder)

@@ -1,7 +1,7 @@
 """FedML-HE: one mask for all clients and rounds (Jin et al., "FedML-HE", 2023).
 
 Before the first round, each client maps how much every parameter's gradient follows the labels of its data (see
-`sensecrypt.engines.jacobian`). The clients' maps are averaged under encryption, weighted by samples, and the top share
+`sensecrypt.client.jacobian`). The clients' maps are averaged under encryption, weighted by samples, and the top share
 p of the mean is encrypted from then on. It is the top of the mean, not a union of the clients' tops.
 """
 

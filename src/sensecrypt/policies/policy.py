@@ -19,6 +19,7 @@ class Policy:
 
     Attributes:
         choose: what one client encrypts.
+        encrypts: whether anybody encrypts anything.
         needs_gradient: whether a client computes its gradient for it, which takes time.
         uses_ratio: whether it encrypts a given share of the model, and not what a budget allows.
         uses_budget: whether it encrypts what the device's budget allows.
@@ -31,6 +32,7 @@ class Policy:
     """
 
     choose: Callable[[Situation], Choice]
+    encrypts: bool = True
     needs_gradient: bool = False
     uses_ratio: bool = False
     uses_budget: bool = False

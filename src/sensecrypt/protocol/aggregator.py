@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from sensecrypt.crypto.scheme import Ciphertexts, EncryptionKey, multiplying
 from sensecrypt.errors import InvalidCiphertext, Rejected
+from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.messages import Aggregate, Upload
 from sensecrypt.protocol.pads import wrap
 from sensecrypt.protocol.receipts import TagBlinding
@@ -30,6 +31,7 @@ class RoundSum:
         self._blinding = TagBlinding()
         self._contributors: set[int] = set()
         self._per_block = np.zeros(round_.blocks, dtype=np.int64)
+        self.cost = Cost()
 
     @property
     def contributors(self) -> tuple[int, ...]:
@@ -57,10 +59,9 @@ class RoundSum:
         flags, factor = upload.mask.flags, self._round.factor(sender)
         if upload.mask.blocks:
             try:
-                ciphertexts = (
-                    upload.ciphertexts if self._multiply is None else self._multiply(upload.ciphertexts, factor)
-                )
-                self._encrypted.add(ciphertexts, np.flatnonzero(flags))
+                ciphertexts = self._weighted(upload.ciphertexts, factor)
+                with self.cost.of("add", upload.mask.blocks):
+                    self._encrypted.add(ciphertexts, np.flatnonzero(flags))
             except InvalidCiphertext as error:
                 raise Rejected(f"client {sender}: {error.problem}") from None
         self._plain[~upload.mask.to_array()] += factor * upload.plain
@@ -75,7 +76,8 @@ class RoundSum:
             raise Rejected("a sum of another round, or one that has a client in common")
         rows = np.flatnonzero(other._per_block)
         if rows.size:
-            self._encrypted.add(other._encrypted.result(rows), rows)
+            with self.cost.of("add", rows.size):
+                self._encrypted.add(other._encrypted.result(rows), rows)
         self._plain += other._plain
         self._blinding = self._blinding.plus(other._blinding)
         self._per_block += other._per_block
@@ -93,11 +95,19 @@ class RoundSum:
         common = Mask(self._per_block == len(self._contributors), size, block)
         ciphertexts = np.empty((0, self._round.profile.ciphertext_bytes), dtype=np.uint8)
         if union.blocks:
-            ciphertexts = self._encrypted.result(np.flatnonzero(union.flags))
+            with self.cost.of("add", 0):
+                ciphertexts = self._encrypted.result(np.flatnonzero(union.flags))
         if self._round.factors is not None:
             ciphertexts, common = self._with_plain(ciphertexts, union, common), union
         plain = wrap(self._plain[~common.to_array()], self._round)
         return Aggregate(self.contributors, union, ciphertexts, common, plain, self._blinding)
+
+    def _weighted(self, ciphertexts: Ciphertexts, factor: int) -> Ciphertexts:
+        """The ciphertexts times the client's factor, in a round that has factors."""
+        if self._multiply is None:
+            return ciphertexts
+        with self.cost.of("multiply", len(ciphertexts)):
+            return self._multiply(ciphertexts, factor)
 
     def _check_room(self, upload: Upload) -> None:
         """Refuse plain values of which a sum, multiplied, might not fit: nothing wraps where nothing is blinded."""
@@ -113,5 +123,6 @@ class RoundSum:
         if not partly.blocks:
             return ciphertexts
         rows = np.flatnonzero(partly.flags[union.flags])
-        ciphertexts[rows] = self._public.add_plain(ciphertexts[rows], self._plain[partly.to_array()])
+        with self.cost.of("add_plain", rows.size):
+            ciphertexts[rows] = self._public.add_plain(ciphertexts[rows], self._plain[partly.to_array()])
         return ciphertexts

@@ -5,7 +5,7 @@ An acknowledgement says that a sum was opened and whose uploads are in it, and n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sensecrypt import checks
 from sensecrypt.algo.sketching import MOST_TURNED
 from sensecrypt.errors import InvalidInput, Rejected
+from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.envelope import seal, unseal
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.opened import Opened
@@ -31,10 +32,12 @@ class Acknowledgement:
     Attributes:
         contributors: whose uploads are in it.
         weight: Σ p_i over them.
+        cost: of decrypting it, where the key server is in the same process; it does not travel.
     """
 
     contributors: tuple[int, ...]
     weight: float
+    cost: Cost | None = field(default=None, compare=False)
 
     def to_bytes(self) -> bytes:
         """The message."""

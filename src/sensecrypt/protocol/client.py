@@ -10,13 +10,15 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.crypto.encoding import FixedPoint
-from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey, Ints
+from sensecrypt.crypto.scheme import Ciphertexts, DecryptionKey, EncryptionKey, Ints
 from sensecrypt.errors import InvalidInput, ValueDoesNotFit
+from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.messages import Receipt, Upload
 from sensecrypt.protocol.pads import new_pad, wrap
 from sensecrypt.protocol.receipts import PRIME, new_blinding, receipt, signable
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
+from sensecrypt.worktime import work_seconds
 
 MODEL_FRACTION_BITS = {16: 10, 32: 24, 64: 24}  # the same for 32 and 64: packed and scalar give the same models
 _MOST_FRACTION_BITS = 24
@@ -25,11 +27,11 @@ SENSITIVITY_FRACTION_BITS = {16: 14, 32: 30, 64: 30}
 
 @dataclass(frozen=True)
 class Sealed:
-    """What a client sends in a round: `upload` to the aggregator, `receipt` to the key server."""
+    """What a client sends in a round: `upload` to the aggregator, `receipt` to the key server; and its cost."""
 
     upload: bytes = field(repr=False)
     receipt: bytes = field(repr=False)  # holds the pad's seed
-    encrypted_blocks: int
+    cost: Cost
 
 
 def model_format(round_: Round) -> FixedPoint:
@@ -122,9 +124,10 @@ def _seal(
     in_slots = values if mask.order is None else values[mask.order]
     bare = Mask(mask.flags, mask.size, mask.block)
     hidden = bare.to_array()
+    cost = Cost()
     ciphertexts = np.empty((0, round_.profile.ciphertext_bytes), dtype=np.uint8)
     if mask.blocks:
-        ciphertexts = key.encrypt(in_slots[hidden])
+        ciphertexts = _encrypt(in_slots[hidden], key, cost, blocks=mask.blocks)
     pad = new_pad(bare) if padded and not hidden.all() else None
     rest = in_slots if pad is None else wrap(in_slots + pad.values(round_), round_)
     blinding = new_blinding()
@@ -133,4 +136,15 @@ def _seal(
     encrypted = whole if hidden.all() else receipt(np.where(mask.to_array(), values, 0), seed)
     tags = ((whole + blinding.whole) % PRIME, (encrypted + blinding.encrypted) % PRIME)
     signed = Receipt(client, *tags, pad)
-    return Sealed(upload.to_bytes(round_), signed.to_bytes(round_), mask.blocks)
+    return Sealed(upload.to_bytes(round_), signed.to_bytes(round_), cost)
+
+
+def _encrypt(values: Ints, key: EncryptionKey | DecryptionKey, cost: Cost, *, blocks: int) -> Ciphertexts:
+    """The ciphertexts; randomness that counts as made before (`make_ahead`) is made outside the counted time."""
+    make_ahead = getattr(key, "make_ahead", None)
+    if make_ahead is not None:
+        start = work_seconds()
+        make_ahead(blocks)
+        cost.ahead_seconds += work_seconds() - start
+    with cost.of("encrypt", blocks):
+        return key.encrypt(values)

@@ -93,12 +93,13 @@ class KeyServer:
         order = None if ranking is None else ranking.order
         given = [receipts[client] for client in aggregate.contributors]
         pads = [each.pad for each in given if each.pad is not None]
-        encrypted, values, sound = open_aggregate(aggregate, round_, self._secret, order, pads=pads, workers=workers)
+        decrypted = open_aggregate(aggregate, round_, self._secret, order, pads=pads, workers=workers)
+        encrypted, values, sound, cost = decrypted
         sums = (encrypted, values, aggregate.blinding)
         verified = _verifies(*sums, signed=given, round_=round_, seed=self.receipt_seed(round_)) and sound
         if not verified or not _ranks(values, round_):
             raise Rejected(MISMATCH, code="receipts-mismatch")
-        opened = Opened(values, round_.divisor(aggregate.contributors), aggregate.contributors)
+        opened = Opened(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)
         if not within_clip(opened, round_):
             raise Rejected(MISMATCH, code="receipts-mismatch")
         self._ledger.keep_opened(round_, opened)
@@ -109,16 +110,29 @@ class KeyServer:
         checked = checks.permutation("order", order, order.size)
         self._ledger.keep_ranking(run, cluster, Ranking(checked, checks.sensitivity_vector("profile", profile)))
 
+    def signed(self, round_: Round) -> list[int]:
+        """Whose receipts have arrived."""
+        return sorted(self._ledger.receipts(round_))
+
     def set_order(self, round_: Round, sums: Opened, *, first: npt.NDArray[np.bool_] | None = None) -> checks.IntVector:
         """The cluster's new order: descending mean sensitivity, after those parameters that must come `first`."""
+        ranking = self.ranking_from(round_, sums, first=first)
+        self.keep_ranking(round_, ranking)
+        return ranking.order
+
+    def keep_ranking(self, round_: Round, ranking: Ranking) -> None:
+        """Parameters of the round's cluster are in this order from now on."""
+        self._ledger.keep_ranking(round_.run, round_.cluster, ranking)
+
+    def ranking_from(self, round_: Round, sums: Opened, *, first: npt.NDArray[np.bool_] | None = None) -> Ranking:
+        """The order that these sums give; nothing is kept."""
         gains = np.maximum(sums.values, 0).astype(np.float64)
         order, _ = descending_order(gains)
         if first is not None:
             order = np.concatenate([order[first[order]], order[~first[order]]])
         blocks = np.arange(0, round_.size, round_.block)
         profile = np.add.reduceat(gains[order], blocks)
-        self._ledger.keep_ranking(round_.run, round_.cluster, Ranking(order, profile))
-        return order
+        return Ranking(order, profile)
 
     def _check_contributors(self, contributors: tuple[int, ...], receipts: Container[int], round_: Round) -> None:
         if len(set(contributors)) != len(contributors):

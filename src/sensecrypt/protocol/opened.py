@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sensecrypt.crypto.scheme import Ints
+from sensecrypt.protocol.costs import Cost
 
 
 @dataclass(frozen=True)
@@ -15,8 +16,10 @@ class Opened:
         values: Σ p_i·w_i in fixed point, in the parameters' natural order; Σ n_i·w_i where the aggregator multiplies.
         weight: Σ p_i over the contributors, or Σ n_i.
         contributors: who they are.
+        cost: of decrypting it.
     """
 
     values: Ints
     weight: float
     contributors: tuple[int, ...]
+    cost: Cost = field(default_factory=Cost, compare=False, repr=False)

@@ -9,6 +9,7 @@ import numpy as np
 from sensecrypt import checks
 from sensecrypt.crypto.scheme import DecryptionKey, Ints
 from sensecrypt.errors import InvalidCiphertext
+from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.pads import Pad, sum_of, wrap
 from sensecrypt.protocol.round import Round
@@ -22,12 +23,13 @@ def open_aggregate(
     *,
     pads: Iterable[Pad] = (),
     workers: int = 1,
-) -> tuple[Ints, Ints, bool]:
+) -> tuple[Ints, Ints, bool, Cost]:
     """Decrypt what somebody encrypted, add what somebody did not without its pads, and undo the order.
 
     Returns:
-        The sums over those who encrypted, 0 where nobody did; the sums over everybody; and whether the ciphertexts were
-        of packed numbers. If not, ones stand for them: whoever asks is to wait no shorter than if they were.
+        The sums over those who encrypted, 0 where nobody did; the sums over everybody; whether the ciphertexts were
+        of packed numbers; and what decrypting them cost. If they were not, ones stand for them, so that a sum that
+        fails takes as long as one that does not.
 
     Args:
         aggregate: the sum.
@@ -39,14 +41,15 @@ def open_aggregate(
     """
     encrypted, rest = np.zeros(round_.size, dtype=np.int64), -sum_of(pads, round_)
     rest[~aggregate.common.to_array()] += aggregate.plain
-    sound = True
+    sound, cost = True, Cost()
     if aggregate.mask.blocks:
         try:
-            decrypted = secret.decrypt(aggregate.ciphertexts, aggregate.mask.count, workers=workers)
+            with cost.of("decrypt", aggregate.mask.blocks):
+                decrypted = secret.decrypt(aggregate.ciphertexts, aggregate.mask.count, workers=workers)
         except InvalidCiphertext:
             decrypted, sound = np.ones(aggregate.mask.count, dtype=np.int64), False
         encrypted[aggregate.mask.to_array()] = decrypted
-    return _in_order(encrypted, order), _in_order(wrap(encrypted + rest, round_), order), sound
+    return _in_order(encrypted, order), _in_order(wrap(encrypted + rest, round_), order), sound, cost
 
 
 def _in_order(in_slots: Ints, order: checks.IntVector | None) -> Ints:

@@ -31,11 +31,15 @@ class SharedKeyClients(KeyServer):
     def take_receipt(self, data: bytes, round_: Round, *, sender: int) -> None:
         """Receipts are for a key server: there is none."""
 
+    def signed(self, round_: Round) -> list[int]:
+        """All members: nobody signs."""
+        return sorted(round_.weights)
+
     def open(self, data: bytes, round_: Round, *, workers: int = 1) -> Opened:
         """What any client does with the aggregate."""
         aggregate = Aggregate.from_bytes(data, round_)
         order = self.order(round_.run, round_.cluster) if round_.purpose == "model" else None
-        _, values, sound = open_aggregate(aggregate, round_, self._secret, order, workers=workers)
+        _, values, sound, cost = open_aggregate(aggregate, round_, self._secret, order, workers=workers)
         if not sound:
             raise Rejected("the aggregate does not decrypt", code="does-not-decrypt")
-        return Opened(values, round_.divisor(aggregate.contributors), aggregate.contributors)
+        return Opened(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)

@@ -37,9 +37,14 @@ def moved_after(before: Vector | None, opened: Opened, round_: Round) -> Vector:
 
 def model_of(initial: Vector, moved: Vector, round_: Round) -> Vector:
     """The cluster's model from what `moved_after` returned."""
-    if round_.clip is None:
-        return moved
-    return (initial.astype(np.float64) + moved).astype(np.float32)
+    return model_from(initial, moved, round_.clip)
+
+
+def model_from(initial: Vector, moved: Vector | None, clip: float | None) -> Vector:
+    """The model of a cluster that has moved so far; None: not at all. Without a bound, `moved` is the model."""
+    if moved is None:
+        return initial
+    return moved if clip is None else (initial.astype(np.float64) + moved).astype(np.float32)
 
 
 def within_clip(opened: Opened, round_: Round) -> bool:

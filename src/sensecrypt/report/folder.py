@@ -13,13 +13,13 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from sensecrypt.config import RunConfig
-from sensecrypt.engines.clock import SETUP
-from sensecrypt.engines.flatmap import FILE as MAP
-from sensecrypt.engines.flatmap import flat_map
-from sensecrypt.engines.flower.outcome import absences, merge_accuracies
-from sensecrypt.engines.outcome import Outcome, Record
-from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import InvalidInput
+from sensecrypt.runs.clientmap import FILE as MAP
+from sensecrypt.runs.clientmap import flat_map
+from sensecrypt.runs.fleetoutcome import absences, merge_accuracies
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.runs.outcome import Outcome, Record
+from sensecrypt.simulation.clock import SETUP
 
 State = Literal["over", "going on", "failed"]
 Places = dict[int, tuple[float, float]]

@@ -9,11 +9,11 @@ from statistics import fmean
 from typing import Any
 
 from sensecrypt.config import RunConfig, make_config, to_settings
-from sensecrypt.engines.clock import RoundTime, total_seconds
-from sensecrypt.engines.outcome import Outcome
 from sensecrypt.report.figures import Card
 from sensecrypt.report.folder import Seen
 from sensecrypt.report.words import count, megabytes, noise_words, percent, seconds
+from sensecrypt.runs.outcome import Outcome
+from sensecrypt.simulation.clock import RoundTime, total_seconds
 
 
 def cards(seen: Seen, times: Sequence[RoundTime]) -> list[Card]:

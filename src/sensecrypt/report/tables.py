@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
-from sensecrypt.engines.clock import RoundTime
-from sensecrypt.engines.outcome import Outcome, Record
 from sensecrypt.report.figures import Field, Table
 from sensecrypt.report.folder import Seen
 from sensecrypt.report.timeline import ALWAYS, STEPS, bars
 from sensecrypt.report.words import round_name
+from sensecrypt.runs.outcome import Outcome, Record
+from sensecrypt.simulation.clock import RoundTime
 
 EVERYBODY = "all clients"
 MOST_CELLS = 40_000

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sensecrypt.engines.clock import RoundTime, Steps
+from sensecrypt.simulation.clock import RoundTime, Steps
 from sensecrypt.types import Device
 
 STEPS = {

@@ -14,13 +14,13 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from sensecrypt.engines.flower import client_app
-from sensecrypt.engines.flower.outcome import read_outcome
-from sensecrypt.engines.flower.party import Party, read_party
-from sensecrypt.engines.flower.server import run_fleet
-from sensecrypt.engines.flower.settings import SETTINGS, read_settings
-from sensecrypt.engines.outcome import Outcome
-from sensecrypt.engines.problem import always_of, configured_problem
+from sensecrypt.transports.flower import client_app
+from sensecrypt.runs.fleetoutcome import read_outcome
+from sensecrypt.client.identity import Party, read_party
+from sensecrypt.transports.flower.serverapp import run_fleet
+from sensecrypt.transports.flower.settings import SETTINGS, read_settings
+from sensecrypt.runs.outcome import Outcome
+from sensecrypt.client.problem import always_of, configured_problem
 from sensecrypt.models import get_vector
 from tests.services.conftest import Server, certificate, make_server, pki
 

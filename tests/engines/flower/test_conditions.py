@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.engines.flower.conditions import OUTSIDE, Conditions
-from sensecrypt.engines.flower.party import read_party
+from sensecrypt.client.conditions import OUTSIDE, Conditions
+from sensecrypt.client.identity import read_party
 from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.round import Round

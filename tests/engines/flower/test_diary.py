@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sensecrypt.engines.flower.diary import Diary
-from sensecrypt.engines.flower.messages import Assignment
+from sensecrypt.client.replayguard import Diary
+from sensecrypt.protocol.coordination import Assignment
 from sensecrypt.errors import Rejected
 
 FIRST = Assignment(0, 0, 0, 1.0, None, refresh=False)

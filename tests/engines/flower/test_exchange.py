@@ -8,9 +8,9 @@ import pytest
 from flwr.app import Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
-from sensecrypt.engines.flower import exchange
-from sensecrypt.engines.flower.exchange import Unanswered, ask
-from sensecrypt.engines.flower.wire import pack, unpack
+from sensecrypt.transports.flower import exchange
+from sensecrypt.transports.flower.exchange import Unanswered, ask
+from sensecrypt.transports.flower.wire import pack, unpack
 
 
 class Stub:

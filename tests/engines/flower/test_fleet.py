@@ -13,11 +13,11 @@ import pytest
 from sensecrypt.algo.dp import gaussian_sigma
 from sensecrypt.config import make_config
 from sensecrypt.engines import work
-from sensecrypt.engines.flower.messages import Enrolment
-from sensecrypt.engines.flower.server import run_fleet
-from sensecrypt.engines.flower.settings import read_settings
-from sensecrypt.engines.local import run_local
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.protocol.coordination import Enrolment
+from sensecrypt.transports.flower.serverapp import run_fleet
+from sensecrypt.transports.flower.settings import read_settings
+from sensecrypt.transports.local.run import run_local
+from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidInput, Refused, SenseCryptError
 from sensecrypt.protocol.client import seal_model
 from tests.engines.flower.conftest import SMALL, LoopGrid
@@ -157,7 +157,7 @@ def test_without_a_quorum_the_round_fails_and_can_be_resumed(fleet, tmp_path):
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fleet, tmp_path, monkeypatch, moment):
-    from sensecrypt.services.dkms.client import DkmsClient
+    from sensecrypt.keyservice.http.client import DkmsClient
 
     played, opened = fleet(rounds=3), DkmsClient.open
     calls = []
@@ -186,7 +186,7 @@ def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fle
 
 
 def test_a_sum_that_was_opened_though_the_answer_got_lost_counts(fleet, tmp_path, monkeypatch):
-    from sensecrypt.services.dkms.client import DkmsClient
+    from sensecrypt.keyservice.http.client import DkmsClient
 
     played, opened = fleet(rounds=2), DkmsClient.open
     lost = []
@@ -229,7 +229,7 @@ def test_a_server_app_that_is_killed_while_collecting_starts_a_new_attempt(fleet
 
 
 def test_a_server_app_that_is_killed_while_ordering_goes_on(fleet, tmp_path, monkeypatch):
-    from sensecrypt.engines.flower import fleetsetup
+    from sensecrypt.coordinator import enrolment as fleetsetup
 
     played = fleet()
 
@@ -405,8 +405,8 @@ def watch_sealing(monkeypatch) -> dict[int, bool]:
 
 
 def test_training_of_ones_own(fleet):
-    from sensecrypt.engines.flower import client_app
-    from sensecrypt.engines.problem import configured_share
+    from sensecrypt.transports.flower import client_app
+    from sensecrypt.client.problem import configured_share
 
     calls = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.runs.folder import RunFolder
 from tests.engines.flower.conftest import SMALL, LoopFleet
 from tests.services.conftest import make_server
 

@@ -15,8 +15,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensecrypt.engines import flower
-from sensecrypt.engines.flower.messages import (
+from sensecrypt.transports import flower
+from sensecrypt.protocol.coordination import (
     NEEDED,
     Assignment,
     Challenge,
@@ -25,13 +25,13 @@ from sensecrypt.engines.flower.messages import (
     facts_from_bytes,
     facts_to_bytes,
 )
-from sensecrypt.engines.flower.party import read_party
-from sensecrypt.engines.flower.proof import Statement, check_proof, prove
-from sensecrypt.engines.flower.settings import read_settings
-from sensecrypt.engines.flower.wire import STYPE, pack, unpack
+from sensecrypt.client.identity import read_party
+from sensecrypt.transports.flower.proof import Statement, check_proof, prove
+from sensecrypt.transports.flower.settings import read_settings
+from sensecrypt.transports.flower.wire import STYPE, pack, unpack
 from sensecrypt.errors import CertificateError, InvalidInput, MissingExtra, Rejected
 from sensecrypt.protocol.envelope import seal
-from sensecrypt.services.pki import create_authority, issue
+from sensecrypt.keyservice.pki import create_authority, issue
 
 naturals = st.integers(0, 2**31)
 
@@ -300,7 +300,7 @@ def test_a_challenge_arrives_as_it_was_sent():
 
 def test_the_server_app_loads_neither_pytorch_nor_anything_secret():
     code = (
-        "import sys; from sensecrypt.engines.flower import server_app; server_app(); "
+        "import sys; from sensecrypt.transports.flower import server_app; server_app(); "
         "print(*(m for m in sys.modules if m == 'torch' or (m.startswith('sensecrypt') and 'secret' in m)"
         " or m in ('sensecrypt.protocol.keyserver', 'sensecrypt.crypto.keys', 'sensecrypt.crypto.keyfile')))"
     )

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from flwr.app import Message
 
-from sensecrypt.engines.flower import client_app
-from sensecrypt.engines.flower.messages import Enrolment, facts_to_bytes
-from sensecrypt.engines.flower.wire import Parts, pack, unpack
-from sensecrypt.engines.problem import configured_share
-from sensecrypt.engines.runfolder import RunFolder
+from sensecrypt.transports.flower import client_app
+from sensecrypt.protocol.coordination import Enrolment, facts_to_bytes
+from sensecrypt.transports.flower.wire import Parts, pack, unpack
+from sensecrypt.client.problem import configured_share
+from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.protocol.envelope import seal, unseal_any
 from sensecrypt.protocol.messages import Receipt
-from sensecrypt.services.dkms.client import DkmsClient
+from sensecrypt.keyservice.http.client import DkmsClient
 
 ALL = {"proof", "enrolment", "facts", "upload", "sensitivity", "model_sha256"}
 
@@ -105,7 +105,7 @@ def test_an_upload_that_cannot_be_read_is_left_out(altered, alter, why):
 
 
 def test_an_upload_without_a_receipt_is_left_out(fleet, monkeypatch):
-    from sensecrypt.services.dkms.client import DkmsClient
+    from sensecrypt.keyservice.http.client import DkmsClient
 
     played, send = fleet(rounds=1), DkmsClient.send_receipt
     monkeypatch.setattr(

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from flwr.app import Message
 
-from sensecrypt.engines.flower.wire import RECORD, pack
+from sensecrypt.transports.flower.wire import RECORD, pack
 
 SECRET = [
     *(f"sensecrypt.crypto.{name}" for name in ("ckks_secret", "keyfile", "keys", "secret")),
     *("sensecrypt.protocol.keyserver", "sensecrypt.protocol.opening"),
-    *("sensecrypt.services.dkms.service", "sensecrypt.services.dkms.vault"),
+    *("sensecrypt.keyservice.http.service", "sensecrypt.keyservice.http.vault"),
 ]
 CODE = """
 import base64, json, sys
@@ -31,8 +31,8 @@ class Refuse:
 sys.meta_path.insert(0, Refuse())
 from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
-from sensecrypt.engines.flower import client_app
-from sensecrypt.engines.flower.wire import RECORD, pack
+from sensecrypt.transports.flower import client_app
+from sensecrypt.transports.flower.wire import RECORD, pack
 
 TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 app, told = client_app(), json.loads(sys.argv[2])

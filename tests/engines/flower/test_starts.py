@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sensecrypt.engines.flower.starts import REPLAYED, Starts
+from sensecrypt.client.starts import REPLAYED, Starts
 from sensecrypt.errors import Rejected
 
 DATA = (torch.arange(24.0).reshape(6, 4), torch.arange(6))

@@ -1,0 +1,1 @@
+"""One client: train, score, choose, encrypt, and what it agrees to."""

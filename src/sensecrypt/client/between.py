@@ -1,0 +1,76 @@
+"""What a client keeps between messages, in methods with two exchanges per round: what it trained, what is exposed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from sensecrypt.client.context import Vector
+from sensecrypt.client.update import Trained
+from sensecrypt.errors import Rejected
+from sensecrypt.files import make_folder, write_whole
+from sensecrypt.policies.maskcrypt import expose
+from sensecrypt.protocol.coordination import Assignment
+from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.types import Mask
+
+_TRAINED, _EXPOSED = "trained.safetensors", "exposed.safetensors"
+
+
+class Between:
+    """Two small files in the client's folder of the run."""
+
+    def __init__(self, folder: Path) -> None:
+        """They may not be there yet."""
+        self._folder = folder
+
+    def keep_trained(self, assignment: Assignment, trained: Trained) -> None:
+        """For the second exchange of the same attempt."""
+        header: dict[str, str | int] = {"round": assignment.number, "attempt": assignment.attempt}
+        tensors = {"weights": trained.weights}
+        if trained.gradient is not None:
+            tensors["gradient"] = trained.gradient
+        self._write(_TRAINED, seal("trained", {**header, "facts": json.dumps(trained.facts)}, tensors))
+
+    def trained(self, assignment: Assignment) -> Trained:
+        """What was kept in the first exchange of this attempt, or `Rejected`; it is used once."""
+        path = self._folder / _TRAINED
+        try:
+            header, tensors = unseal_any(path.read_bytes(), "trained")
+        except FileNotFoundError:
+            raise Rejected("an upload was asked for before a proposal") from None
+        if (int(header["round"]), int(header["attempt"])) != (assignment.number, assignment.attempt):
+            raise Rejected("an upload was asked for whose proposal was another attempt's")
+        path.unlink()
+        return Trained(tensors["weights"], tensors.get("gradient"), json.loads(header["facts"]))
+
+    def keep_mask(self, mask: Mask) -> None:
+        """What everybody encrypted in this round: the rest of the next model is exposed by it."""
+        header, tensors = unseal_any((self._folder / _EXPOSED).read_bytes(), "exposed")
+        hidden = mask.to_array()
+        self._write(_EXPOSED, seal("exposed", {"round": int(header["round"])}, {**tensors, "hidden": hidden}))
+
+    def exposed(self, assignment: Assignment, initial: Vector, vector: Vector) -> Vector:
+        """What an adversary knows of the cluster's model before this round.
+
+        Args:
+            assignment: of this round.
+            initial: the model before the first round, which everybody knows.
+            vector: the model before this one.
+        """
+        try:
+            header, tensors = unseal_any((self._folder / _EXPOSED).read_bytes(), "exposed")
+        except FileNotFoundError:
+            known = initial
+        else:
+            known = tensors["exposed"]
+            if int(header["round"]) == assignment.number:
+                return known
+            if "hidden" in tensors:
+                known = expose(known, tensors["hidden"].astype(bool), vector)
+        self._write(_EXPOSED, seal("exposed", {"round": assignment.number}, {"exposed": known}))
+        return known
+
+    def _write(self, name: str, data: bytes) -> None:
+        make_folder(self._folder)
+        write_whole(self._folder / name, data)

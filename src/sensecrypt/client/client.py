@@ -1,0 +1,276 @@
+"""One client of one run, whatever carries its messages: it does what it is assigned, and asks the key service itself.
+
+Round descriptions, seeds, orders and models come from the key service; from the coordinator come only addresses of
+rounds, a budget, whether to send sensitivities, and in methods with two exchanges the blocks that were agreed on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sensecrypt import checks
+from sensecrypt.client.between import Between
+from sensecrypt.client.context import ClientContext, Facts, Vector
+from sensecrypt.client.guards import Guards
+from sensecrypt.client.identity import LEAST_SHARE, Party
+from sensecrypt.client.scoring import clustering_gains, describe_gains, rank_parameters
+from sensecrypt.client.update import Task, Update, make_update, propose_blocks, train_and_score
+from sensecrypt.errors import Rejected, SenseCryptError
+from sensecrypt.files import make_folder
+from sensecrypt.keyservice.port import ClientKeyService
+from sensecrypt.models import layout
+from sensecrypt.protocol.coordination import Assignment, Enrolment, Invitation, Parts, facts_to_bytes
+from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import model_of
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.runs.noise import noise_is_on
+from sensecrypt.types import BoolVector
+
+NO_PART = "this client takes no part; the reason is in its own log"
+_LOG = logging.getLogger("sensecrypt.client")
+_NOISED = "noised.safetensors"  # what this client sends for clustering, where noise is added
+
+
+@dataclass(frozen=True, eq=False)
+class Client:
+    """A client of one run.
+
+    Attributes:
+        number: which.
+        run: its name.
+        context: settings, model, data and key.
+        initial: the model before the first round.
+        clip: the bound on its updates; None: it sends whole models.
+        keyservice: as this client sees it.
+        folder: where it keeps what it must not lose.
+        accuracy: measures a model on its own data; None: it reports none.
+        party: its own conditions; None on one machine, where clients agree to everything.
+        guards: against replayed rounds and runs; None on one machine.
+    """
+
+    number: int
+    run: str
+    context: ClientContext
+    initial: Vector
+    clip: float | None
+    keyservice: ClientKeyService
+    folder: Path
+    accuracy: Callable[[Vector], float] | None = None
+    party: Party | None = None
+    guards: Guards | None = None
+
+    def answer(self, kind: str, parts: Mapping[str, bytes]) -> Parts:
+        """What this client replies to a message of that kind; raises what keeps it from replying."""
+        if kind == "enrol":
+            return self.enrol(Invitation.from_bytes(parts["invitation"]).sketch_seed)
+        assignment = Assignment.from_bytes(parts["assignment"])
+        if kind == "rank":
+            return self.rank(assignment)
+        if kind == "propose":
+            return self.propose(assignment)
+        if kind == "train":
+            return self.train(assignment, parts.get("agreed"))
+        if kind == "finish":
+            return self.finish(assignment)
+        raise Rejected(f"a message of kind {kind[:20]!r}")
+
+    def enrol(self, sketch_seed: bytes) -> Parts:
+        """Describe this client and its data for clustering: by a sketch that the key service turns."""
+        config, row, facts = self.context.config, np.empty(0), Facts()
+        if self.guards is not None:
+            self.guards.require_unused(self.initial, self.run)
+        if config.clustering != "none":
+            if config.sensitivities == "clear" and self.party is not None and not self.party.clear_sensitivities:
+                raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
+            self._claim(self.initial)
+            seed = sketch_seed if config.sensitivities == "sketch" else None
+            described = describe_gains(*self._gains(), seed)
+            row, facts = described.row, described.facts
+            if seed is not None:
+                row = self.keyservice.turn_sketch(self.run, row)
+        self.keyservice.tell_samples(self.run, len(self.context.data[self.number][1]))
+        enrolment = Enrolment(
+            size=self.initial.size,
+            initial=hashlib.sha256(self.initial.tobytes()).hexdigest(),
+            clip=self.clip,
+            row=row,
+            cpus=None if self.party is None else self.party.cpus,
+            bandwidth=None if self.party is None else self.party.bandwidth,
+        )
+        return {"enrolment": enrolment.to_bytes(), "facts": facts_to_bytes(facts)}
+
+    def rank(self, assignment: Assignment) -> Parts:
+        """Scores of the initial model's parameters, encrypted."""
+        if self.guards is not None:
+            self.guards.rank(assignment)
+        self._build_tables()
+        round_ = self._round(assignment, "sensitivity")
+        self._claim(self.initial)
+        seed = self.keyservice.receipt_seed(round_)
+        try:
+            sealed, facts = rank_parameters(self.context, self.number, self.initial, round_, seed)
+        except SenseCryptError as error:
+            _LOG.warning("parameters are not ranked, because: %s", error)
+            raise Rejected(NO_PART if self.context.discreet else str(error)) from None
+        self.keyservice.send_receipt(sealed.receipt, round_)
+        return {"sensitivity": sealed.upload, "facts": facts_to_bytes(facts)}
+
+    def propose(self, assignment: Assignment) -> Parts:
+        """Train, and say which blocks to encrypt; what was trained is kept for the second exchange."""
+        if self.guards is not None:
+            self.guards.begin(assignment)
+        task = self._task(assignment, self._round(assignment, "model"), None)
+        trained = train_and_score(self.context, task)
+        message = propose_blocks(self.context, task, trained)
+        self._between.keep_trained(assignment, trained)
+        return {"proposal": message}
+
+    def train(self, assignment: Assignment, agreed: bytes | None) -> Parts:
+        """Train, choose, encrypt; the receipt goes to the key service, the upload back to the coordinator."""
+        trained = None
+        if self.context.policy.propose is not None:
+            trained = self._between.trained(assignment)
+        elif self.guards is not None:
+            self.guards.begin(assignment)
+        if self.context.policy.encrypts:
+            self._build_tables()
+        round_ = self._round(assignment, "model")
+        task = self._task(assignment, round_, agreed)
+        try:
+            update = make_update(self.context, task, trained)
+        except SenseCryptError as error:
+            _LOG.warning("nothing is sent, because: %s", error)
+            raise Rejected(NO_PART if self.context.discreet else str(error)) from None
+        if task.agreed is not None:
+            self._between.keep_mask(update.mask)
+        return self._send(update, task, assignment)
+
+    def finish(self, assignment: Assignment) -> Parts:
+        """Fetch the final model, keep it, and report how good it is and its hash."""
+        if self.guards is not None:
+            self.guards.require_latest(assignment)
+        vector = self._start(assignment)
+        folder = RunFolder(self.folder)
+        make_folder(folder.path)
+        folder.save_model(assignment.cluster, vector, layout(self.context.build()))
+        digest = hashlib.sha256(vector.tobytes()).hexdigest().encode()
+        return {"facts": facts_to_bytes(self._evaluated(vector)), "model_sha256": digest}
+
+    def _send(self, update: Update, task: Task, assignment: Assignment) -> Parts:
+        share, facts = update.facts["encrypted_share"], dict(update.facts)
+        if share < self._least_share:
+            told = f"{share:.0%} would be encrypted, this client wants {self._least_share:.0%}"
+            raise Rejected(f"{told}: its budget is {facts['budget']:.2f}")
+        self.keyservice.send_receipt(update.model.receipt, task.round)
+        if assignment.start is not None:
+            facts |= self._evaluated(task.vector)
+        parts = {"upload": update.model.upload, "facts": facts_to_bytes(facts)}
+        if task.refresh is not None and update.sensitivity is not None:
+            self.keyservice.send_receipt(update.sensitivity.receipt, task.refresh[0])
+            parts["sensitivity"] = update.sensitivity.upload
+        if self.context.config.messages == "keep":
+            parts["own"] = seal("own", {}, {"sent": update.sent})
+        return parts
+
+    def _task(self, assignment: Assignment, round_: Round, agreed: bytes | None) -> Task:
+        """This client's part in a round, with what the key service has for it."""
+        vector = self._start(assignment)
+        self._claim(vector)
+        refresh = None
+        if assignment.refresh:
+            after = self._round(assignment, "sensitivity", after=1)
+            refresh = (after, self.keyservice.receipt_seed(after))
+        order = profile = ranking = exposed = None
+        if self.context.policy.ranks_by is not None:
+            found = self.keyservice.ranking(round_)
+            in_slots = self.context.config.layout == "prefix"
+            if found is None and (in_slots or self.context.policy.ranks_by == "jacobian"):
+                raise Rejected("the key service has no order of the parameters for this round")
+            if found is not None and in_slots:
+                order, profile = found.order, found.profile
+            elif found is not None:
+                ranking = found.order
+        if self.context.policy.propose is not None:
+            exposed = self._between.exposed(assignment, self.initial, vector)
+        flags = None if agreed is None else _flags(agreed, round_)
+        seed, budget = self.keyservice.receipt_seed(round_), assignment.budget
+        return Task(self.number, round_, vector, order, profile, ranking, exposed, budget, seed, refresh, flags)
+
+    @property
+    def _between(self) -> Between:
+        return Between(self.folder)
+
+    def _build_tables(self) -> None:
+        """No work of encrypting a model, so that it is done before anything is timed: budgets go by what that takes."""
+        self.context.key.encrypt([0])
+
+    def _claim(self, vector: Vector) -> None:
+        if self.guards is not None:
+            self.guards.claim(vector, self.run)
+
+    def _evaluated(self, vector: Vector) -> Facts:
+        return {} if self.accuracy is None else {"accuracy": self.accuracy(vector)}
+
+    @property
+    def _least_share(self) -> float:
+        """What the party file says, to the letter; if it says nothing, pads are as good in a run of pads alone."""
+        if self.party is None:
+            return 0.0
+        if self.party.least_share is not None:
+            return self.party.least_share
+        pads_alone = not self.context.policy.encrypts and self.context.padded
+        return 0.0 if pads_alone else LEAST_SHARE
+
+    def _round(self, assignment: Assignment, purpose: str, *, after: int = 0) -> Round:
+        number, attempt = assignment.number + after, assignment.attempt
+        round_ = self.keyservice.round(Place(self.run, number, assignment.cluster, purpose, attempt))
+        if purpose == "model" and round_.clip != self.clip:
+            bound = "none" if self.clip is None else f"{self.clip:g}"
+            raise Rejected(f"the round bounds updates by {round_.clip or 'nothing'}, this client by {bound}")
+        if self.party is not None:
+            self.party.conditions.require_round(round_, self.number)
+        return round_
+
+    def _start(self, assignment: Assignment) -> Vector:
+        """The model to start from, checked against the last one."""
+        if assignment.start is None:
+            return self.initial
+        number, attempt = assignment.start
+        round_ = self.keyservice.round(Place(self.run, number, assignment.cluster, "model", attempt))
+        moved = self.keyservice.moved(round_)
+        if self.guards is not None and self.clip is not None:
+            self.guards.check_start(moved, number, clip=self.clip)
+        return model_of(self.initial, moved, round_)
+
+    def _gains(self) -> tuple[checks.FloatVector, Facts]:
+        """This client's sensitivities for clustering; noise is added once per run, whoever asks how often.
+
+        Who saw the same vector under fresh noise again and again could average the noise away. So what was noised is
+        kept, and sent again.
+        """
+        noised = noise_is_on(self.context.config)
+        path = self.folder / _NOISED
+        if noised and path.exists():
+            header, tensors = unseal_any(path.read_bytes(), "noised")
+            return tensors["gains"], json.loads(header["facts"])
+        gains, facts = clustering_gains(self.context, self.number, self.initial)
+        if noised:
+            make_folder(self.folder)
+            RunFolder(self.folder).write(_NOISED, seal("noised", {"facts": json.dumps(facts)}, {"gains": gains}))
+        return gains, facts
+
+
+def _flags(agreed: bytes, round_: Round) -> BoolVector:
+    """One flag per block, from as many bits."""
+    if len(agreed) != -(-round_.blocks // 8):
+        raise Rejected(f"a mask of {len(agreed)} bytes, the round has {round_.blocks:,} blocks")
+    return np.unpackbits(np.frombuffer(agreed, dtype=np.uint8), count=round_.blocks).astype(bool)

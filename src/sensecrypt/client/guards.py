@@ -1,0 +1,52 @@
+"""What keeps a client from being asked twice: rounds within a run, starts across runs, models out of reach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from sensecrypt.algo.clipping import check_start
+from sensecrypt.client.laststart import LastStart
+from sensecrypt.client.replayguard import Diary
+from sensecrypt.client.starts import Starts
+from sensecrypt.protocol.coordination import Assignment
+
+Vector = npt.NDArray[np.float32]
+
+
+class Guards:
+    """All of one client in one run."""
+
+    def __init__(self, state: Path, run: str, data: tuple[torch.Tensor, torch.Tensor]) -> None:
+        """In the client's state folder, of which one folder is the run's."""
+        self._diary, self._last = Diary(state / run), LastStart(state / run)
+        self._starts = Starts(state, data)
+
+    def rank(self, assignment: Assignment) -> None:
+        """Note that parameters are ranked; raise `Rejected` after a round."""
+        self._diary.rank(assignment)
+
+    def begin(self, assignment: Assignment) -> None:
+        """Note an attempt before it is played; raise `Rejected` if it is not later than all before."""
+        self._diary.begin(assignment)
+
+    def require_latest(self, assignment: Assignment) -> None:
+        """Raise `Rejected` if a model is older than the one that was started from before, or another cluster's."""
+        self._diary.require_latest(assignment)
+
+    def require_unused(self, start: Vector, run: str) -> None:
+        """Raise `Rejected` if another run has started from this model; nothing is noted."""
+        self._starts.require_unused(start, run)
+
+    def claim(self, start: Vector, run: str) -> None:
+        """Note that this run starts from this model; raise `Rejected` if another run has."""
+        self._starts.claim(start, run)
+
+    def check_start(self, moved: Vector, number: int, *, clip: float) -> None:
+        """Raise unless clipped updates lead here from the last start, which this one then replaces."""
+        before, then = self._last.read(size=moved.size)
+        check_start(moved, before, norm=clip, rounds=max(number - then, 0))
+        self._last.write(moved, number)

@@ -1,0 +1,140 @@
+"""Scores of a client's parameters: the gradient, sensitivities for clustering, and encrypted sums for an order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from sensecrypt import checks
+from sensecrypt.algo.dp import clip_rows, dp_noise, sample_noise
+from sensecrypt.algo.sensitivity import sensitivity
+from sensecrypt.algo.sketching import sketch
+from sensecrypt.client.context import ClientContext, Facts, Vector
+from sensecrypt.client.jacobian import jacobian_map
+from sensecrypt.client.localtraining import problem_key, train_locally
+from sensecrypt.models import mean_gradient, sample_gradients
+from sensecrypt.protocol.client import Sealed, seal_map, seal_sensitivity
+from sensecrypt.protocol.round import Round
+from sensecrypt.runs.noise import noise_is_on, per_sample_noise
+from sensecrypt.simulation.clock import SETUP
+from sensecrypt.simulation.trainingcache import timed
+from sensecrypt.worktime import work_seconds
+
+JACOBIAN_SAMPLES = 200  # as many as the paper measures FedML-HE with
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """What a client says of its data for clustering, and the facts of saying it."""
+
+    row: checks.FloatVector
+    facts: Facts
+
+
+def describe_gains(gains: checks.FloatVector, facts: Facts, sketch_seed: bytes | None) -> Described:
+    """What is sent of these sensitivities, and the facts of both."""
+    start = work_seconds()
+    row = gains if sketch_seed is None else sketch(gains, seed=sketch_seed)
+    seconds = facts["sensitivity_seconds"] + work_seconds() - start
+    return Described(row, {**facts, "sensitivity_seconds": seconds, "bytes_up": row.nbytes})
+
+
+def clustering_gains(context: ClientContext, client: int, vector: Vector) -> tuple[checks.FloatVector, Facts]:
+    """A client's sensitivities over all its samples, with noise where the run asks for it; nothing else is sent.
+
+    They are computed at `vector`, or, with `clustering_gradient=trained`, after one iteration of training from it.
+    """
+    config, facts = context.config, Facts()
+    if config.clustering_gradient == "trained":
+        vector, facts["train_seconds"] = train_locally(context, client, vector, SETUP)
+    total, noise = len(context.data[client][1]), (config.sensitivity_epsilon, config.sensitivity_delta)
+    clip = config.sensitivity_clip
+    if per_sample_noise(config):
+        mean, seconds = _clipped_mean(context, client, vector, clip)
+        start = work_seconds()
+        gains = sample_noise(np.abs(mean), samples=total, clip=clip, epsilon=noise[0], delta=noise[1])
+    else:
+        gradient, seconds = gradient_of(context, client, vector, SETUP, samples=0)
+        facts["pass_seconds"] = seconds
+        start = work_seconds()
+        gains = sensitivity(vector, gradient).astype(np.float64)
+        if noise_is_on(config):
+            gains = dp_noise(gains, clip=clip, epsilon=noise[0], delta=noise[1])
+    return gains, {**facts, "sensitivity_seconds": seconds + work_seconds() - start}
+
+
+def gradient_of(
+    context: ClientContext, client: int, vector: Vector, number: int, *, samples: int
+) -> tuple[Vector, float]:
+    """The mean gradient over a client's samples, all (0) or so many of them, and the seconds of work."""
+    images, labels = _sample(context, client, number, samples)
+    key = ("gradient", *problem_key(context.config), number, client, samples)
+    return timed(context.cache, key, vector, lambda: mean_gradient(context.model(vector), images, labels))
+
+
+def _clipped_mean(context: ClientContext, client: int, vector: Vector, clip: float) -> tuple[Vector, float]:
+    """The mean over a client's samples of w·g_j, each clipped to that length; and the seconds of work."""
+    images, labels = context.data[client]
+
+    def make() -> Vector:
+        total = np.zeros(vector.size)
+        for gradients in sample_gradients(context.model(vector), images, labels):
+            total += clip_rows(vector * gradients, clip).sum(axis=0)
+        return (total / len(labels)).astype(np.float32)
+
+    return timed(context.cache, ("clipped mean", *problem_key(context.config), client, clip), vector, make)
+
+
+def _sample(context: ClientContext, client: int, number: int, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """As many of a client's samples, others in every round; 0: all."""
+    images, labels = context.data[client]
+    if not 0 < samples < len(labels):
+        return images, labels
+    rng = np.random.default_rng(context.seed("sensitivity", max(number, 0), client))
+    chosen = torch.from_numpy(rng.permutation(len(labels))[:samples])
+    return images[chosen], labels[chosen]
+
+
+def rank_parameters(
+    context: ClientContext, client: int, vector: Vector, round_: Round, seed: bytes
+) -> tuple[Sealed, Facts]:
+    """A client's scores of the initial model's parameters, encrypted: their sum gives everybody one ranking.
+
+    They carry no noise of Appendix G: only the key server sees their sum, and nobody sees one client's.
+    """
+    by_jacobian = context.policy.ranks_by == "jacobian"
+    if by_jacobian:
+        start = work_seconds()
+        scores = jacobian_map(context.model(vector), *_sample(context, client, SETUP, JACOBIAN_SAMPLES))
+        seconds = work_seconds() - start
+    else:
+        gradient, seconds = gradient_of(context, client, vector, SETUP, samples=context.config.sensitivity_samples)
+        scores = sensitivity(vector, gradient).astype(np.float64)
+    start = work_seconds()
+    seal = seal_map if by_jacobian else seal_sensitivity
+    sealed = seal(scores, round_, client=client, key=context.key, seed=seed)
+    sealing = sealing_facts(sealed, work_seconds() - start, prefix="order_")
+    facts: Facts = {"sensitivity_seconds": seconds, "bytes_up": len(sealed.upload), **sealing}
+    if (context.config.clustering == "none" or per_sample_noise(context.config)) and not by_jacobian:
+        total = len(context.data[client][1])
+        facts["pass_seconds"] = seconds * total / min(total, context.config.sensitivity_samples or total)
+    return sealed, facts
+
+
+def sealing_facts(sealed: Sealed, seconds: float, *, prefix: str = "") -> Facts:
+    """What sealing took, apart for encryption and for everything else.
+
+    Args:
+        sealed: what was sealed.
+        seconds: that it took in all.
+        prefix: of the facts' names.
+    """
+    cost = sealed.cost
+    return {
+        f"{prefix}seal_seconds": max(0.0, seconds - cost.total_seconds),
+        f"{prefix}encrypt_seconds": cost.seconds.get("encrypt", 0.0),
+        f"{prefix or 'encrypted_'}blocks": cost.blocks.get("encrypt", 0),
+        f"{prefix}ahead_seconds": cost.ahead_seconds,
+    }

@@ -1,0 +1,260 @@
+"""A client's update: train, score, choose what to encrypt, clip, seal. Failures end in a zero update."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+
+from sensecrypt import checks
+from sensecrypt.algo.clipping import clip_update
+from sensecrypt.algo.sensitivity import sensitivity
+from sensecrypt.client.context import ClientContext, Facts, Vector
+from sensecrypt.client.layers import encrypted_by_layer
+from sensecrypt.client.localtraining import train_locally
+from sensecrypt.client.scoring import gradient_of, sealing_facts
+from sensecrypt.errors import SenseCryptError
+from sensecrypt.policies.situation import Choice, Situation, spread_over
+from sensecrypt.protocol.client import Sealed, model_format, seal_model, seal_sensitivity
+from sensecrypt.protocol.messages import Proposal
+from sensecrypt.protocol.round import Round
+from sensecrypt.types import BoolVector, Mask
+from sensecrypt.worktime import work_seconds
+
+Sent = Vector | checks.FloatVector  # a model, or an update
+_LOG = logging.getLogger("sensecrypt.client")
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A client's model after local training.
+
+    Attributes:
+        weights: the model.
+        gradient: at the weights that `_scored_at` names, if the policy asked for it.
+        facts: the seconds of work that both took.
+    """
+
+    weights: Vector
+    gradient: Vector | None
+    facts: Facts
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One client's part in one round.
+
+    Attributes:
+        client: who.
+        round: the round.
+        vector: the cluster's model.
+        order: the cluster's order of the parameters, in the prefix layout.
+        profile: the cluster's mean sensitivity of each block along it.
+        ranking: the parameters by what clients summed before the first round, in the other layouts.
+        exposed: what an adversary knows of the cluster's model, for methods that ask.
+        budget: α.
+        receipt_seed: of the round.
+        refresh: the round of sensitivities that follows, and its receipt seed, when the order is to be made anew.
+        agreed: the blocks that clients agreed on, in the second exchange of methods that have two.
+    """
+
+    client: int
+    round: Round
+    vector: Vector
+    order: checks.IntVector | None
+    profile: checks.FloatVector | None
+    ranking: checks.IntVector | None
+    exposed: Vector | None
+    budget: float
+    receipt_seed: bytes
+    refresh: tuple[Round, bytes] | None
+    agreed: BoolVector | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """What a client sends in a round.
+
+    Attributes:
+        model: the upload and its receipt.
+        sensitivity: sensitivities for a new order, and their receipt, if one is due.
+        facts: for the run's records.
+        mask: what is encrypted.
+        sent: the values before they were sealed.
+    """
+
+    model: Sealed
+    sensitivity: Sealed | None
+    facts: Facts
+    mask: Mask
+    sent: Sent
+
+
+def train_and_score(context: ClientContext, task: Task) -> Trained:
+    """Local training, and the gradient that the policy asks for."""
+    config, client, number = context.config, task.client, task.round.number
+    weights, seconds = train_locally(context, client, task.vector, number)
+    facts: Facts = {"train_seconds": seconds, "sensitivity_seconds": 0.0}
+    gradient = None
+    if context.policy.needs_gradient:
+        scored = _scored_at(context, task, weights)
+        samples = config.sensitivity_samples
+        gradient, facts["sensitivity_seconds"] = gradient_of(context, client, scored, number, samples=samples)
+    return Trained(weights, gradient, facts)
+
+
+def propose_blocks(context: ClientContext, task: Task, trained: Trained) -> bytes:
+    """The message that says which blocks to encrypt, in methods with two exchanges."""
+    start = work_seconds()
+    if context.policy.propose is None:
+        raise SenseCryptError(f"policy {context.config.policy} proposes nothing")
+    message = Proposal(task.client, context.policy.propose(_situation(context, task, trained))).to_bytes(task.round)
+    trained.facts["select_seconds"] = work_seconds() - start
+    return message
+
+
+def make_update(context: ClientContext, task: Task, trained: Trained | None = None) -> Update:
+    """Train, score, choose, encrypt.
+
+    Where clients send updates, one that fails sends a zero update: whether training works depends on its data, and
+    nobody is to see that. The reason is in this client's log, and in its facts if these stay on this machine. Where
+    they send whole models, a failure is raised.
+
+    Args:
+        context: of the client.
+        task: its part in the round.
+        trained: what an earlier exchange of the round left.
+    """
+    try:
+        return _sealed(context, task, trained or train_and_score(context, task))
+    except Exception as error:
+        if task.round.clip is None:
+            raise
+        reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
+        _LOG.warning("round %d: a zero update is sent, because: %s", task.round.number, reason)
+    return zero_update(context, task, reason)
+
+
+def zero_update(context: ClientContext, task: Task, reason: str) -> Update:
+    """The upload of a client that could not train: nothing is learned, and as much encrypted as if it had."""
+    facts: Facts = {"train_seconds": 0.0, "sensitivity_seconds": 0.0}
+    unmoved = Trained(task.vector, None, facts | ({} if context.discreet else {"failure": reason}))
+    if _decides_by_shared(context, task) or not context.policy.needs_gradient:
+        with contextlib.suppress(SenseCryptError):
+            return _sealed(context, task, unmoved)
+    everything = Mask.prefix(task.round.blocks, size=task.round.size, block=task.round.block, order=task.order)
+    return _sealed(context, task, unmoved, Choice(everything))
+
+
+def _sealed(context: ClientContext, task: Task, trained: Trained, choice: Choice | None = None) -> Update:
+    facts = dict(trained.facts)
+    start = work_seconds()
+    if choice is None:
+        choice = context.policy.choose(_situation(context, task, trained))
+    facts["select_seconds"] = facts.get("select_seconds", 0.0) + work_seconds() - start
+    start = work_seconds()
+    key, client = context.key, task.client
+    sent, clipped = _to_send(task, trained)
+    if clipped is not None and not context.discreet:
+        facts["clipped"] = clipped
+    sealed = seal_model(
+        sent, choice.mask, task.round, client=client, key=key, seed=task.receipt_seed, padded=context.padded
+    )
+    facts |= {**sealing_facts(sealed, work_seconds() - start), "bytes_up": len(sealed.upload)}
+    gains = _gains(context, task, trained, choice)
+    refreshed = None
+    if task.refresh is not None and gains is not None:
+        start = work_seconds()
+        refreshed = seal_sensitivity(gains, task.refresh[0], client=client, key=key, seed=task.refresh[1])
+        facts |= sealing_facts(refreshed, work_seconds() - start, prefix="order_")
+        facts["bytes_up"] += len(refreshed.upload)
+    facts |= {
+        "encrypted_share": choice.mask.share,
+        "coverage": choice.mask.share if gains is None else choice.mask.coverage(gains),
+        "mi": choice.mi,
+        **(_discreet(task, choice) if context.discreet else {}),
+        "budget": task.budget,
+        "decided_by": choice.decided_by,
+        "feasible": choice.feasible,
+    }
+    if context.layers is not None:
+        facts["layers"] = encrypted_by_layer(choice.mask, context.layers)
+    return Update(sealed, refreshed, facts, choice.mask, sent)
+
+
+def _to_send(task: Task, trained: Trained) -> tuple[Sent, bool | None]:
+    """What is encoded: the model, or the clipped update and whether it was longer than allowed."""
+    if task.round.clip is None:
+        return trained.weights, None
+    update = trained.weights.astype(np.float64) - task.vector
+    return clip_update(update, norm=task.round.clip, largest=model_format(task.round).largest)
+
+
+def _discreet(task: Task, choice: Choice) -> Facts:
+    """Coverage and leakage as the cluster's shared profile tells them; without one, neither."""
+    if task.order is None or task.profile is None:
+        return {"coverage": choice.mask.share, "mi": None}
+    return {"coverage": choice.mask.coverage(spread_over(task.profile, task.order, task.round.block))}
+
+
+def _scored_at(context: ClientContext, task: Task, trained: Vector) -> Vector:
+    """The weights w at which this round's sensitivities |w·g(w)| are computed."""
+    return task.vector if context.config.gradient == "start" else trained
+
+
+def _situation(context: ClientContext, task: Task, trained: Trained) -> Situation:
+    config = context.config
+    weights, gradient, gains = trained.weights, trained.gradient, None
+    if gradient is not None and context.policy.propose is None:
+        gains = sensitivity(_scored_at(context, task, weights), gradient).astype(np.float64)
+    if _decides_by_shared(context, task):
+        weights, gains = task.vector, _shared_gains(task)
+    return Situation(
+        weights=weights,
+        gradient=gradient,
+        sensitivity=gains,
+        budget=task.budget,
+        ratio=config.ratio,
+        block=task.round.block,
+        order=task.order,
+        ranking=task.ranking,
+        exposed=task.exposed,
+        agreed=task.agreed,
+        always=context.always,
+        rng=np.random.default_rng(context.seed("choice", task.round.number, task.client)),
+        B=config.B,
+        C=config.C,
+        max_mi=config.max_mi if config.max_mi >= 0 else None,
+        objective=config.objective,
+        on_infeasible=config.on_infeasible,
+        bins=config.bins,
+        beta=config.beta,
+        normalise=config.normalise,
+    )
+
+
+def _decides_by_shared(context: ClientContext, task: Task) -> bool:
+    """Whether members decide by what their cluster shares: equal budgets give equal prefixes, no block stands alone."""
+    return task.order is not None and task.profile is not None and context.policy.heeds_always
+
+
+def _shared_gains(task: Task) -> checks.FloatVector | None:
+    """The cluster's mean sensitivity of every parameter, if it has an order."""
+    if task.order is None or task.profile is None:
+        return None
+    return spread_over(task.profile, task.order, task.round.block)
+
+
+def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice) -> checks.FloatVector | None:
+    """|w·g| to tell the coverage with; for a method that does not need it, computed off the clock and only if asked."""
+    gradient, scored = trained.gradient, _scored_at(context, task, trained.weights)
+    if gradient is None:
+        if trained.weights is task.vector:  # training failed: what the cluster shares stands for the client's own
+            return _shared_gains(task)
+        if choice.mask.blocks in (0, choice.mask.flags.size):
+            return None
+        samples = context.config.sensitivity_samples
+        gradient, _ = gradient_of(context, task.client, scored, task.round.number, samples=samples)
+    return sensitivity(scored, gradient).astype(np.float64)

@@ -1,0 +1,1 @@
+"""The one loop of every run, whatever carries messages and wherever sums are decrypted."""

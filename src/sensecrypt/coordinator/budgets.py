@@ -1,0 +1,138 @@
+"""What each device may encrypt in a round: by the paper's rule, or by the deadline and what its last round took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from sensecrypt import checks
+from sensecrypt.algo.budget import deadline_budgets, encryption_budgets
+from sensecrypt.config import RunConfig
+from sensecrypt.errors import SenseCryptError
+from sensecrypt.policies import get_policy
+from sensecrypt.profiles import get_profile
+from sensecrypt.runs.outcome import Record
+from sensecrypt.simulation.clock import SETUP, Pace, pace
+
+
+class Budgets:
+    """The α of every client, round by round."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        labels: checks.IntVector,
+        size: int,
+        measured: Mapping[int, float] | None = None,
+    ) -> None:
+        """For a run with these clusters and a model of that size.
+
+        Args:
+            config: of the run.
+            labels: the cluster of each client.
+            size: parameters of the model.
+            measured: the bandwidth of each client's first answer, for a run that asks for it; any unit.
+        """
+        self._config, self._labels, self._size = config, labels, size
+        self._measured = measured if measures_bandwidth(config) else None
+        self._profile = get_profile(config.profile)
+        self._block = min(self._profile.slots, size)
+        self._blocks = -(-size // self._block)
+        self._paces: dict[int, Pace] = {}
+        self._block_work: dict[int, float] = {}
+
+    def learn(self, records: Iterable[Record]) -> None:
+        """Take note of how fast clients were: their last record counts, and of encryption the last that there is."""
+        if self._config.budget != "deadline":
+            return
+        for record in records:
+            if "client" not in record or "left_out" in record:
+                continue
+            client = record["client"]
+            for blocks, seconds in (("order_blocks", "order_encrypt_seconds"), ("encrypted_blocks", "encrypt_seconds")):
+                if record.get(blocks):
+                    self._block_work[client] = record[seconds] / record[blocks]
+            told = record if record["round"] >= 0 else self._foretold(record)
+            if told is not None and client in self._block_work:
+                device = self._config.devices(record["round"])[client]
+                self._paces[client] = pace(
+                    told,
+                    device,
+                    size=self._size,
+                    block=self._block,
+                    value_bytes=self._profile.slot_bits // 8,
+                    ciphertext_bytes=self._profile.ciphertext_bytes,
+                    block_seconds=self._block_work[client],
+                )
+
+    def _foretold(self, setup: Record) -> Record | None:
+        """A round as setting up foretells it: an epoch takes about as long as the gradient over the same samples.
+
+        Where clients have trained already, for clustering, a round's training takes as long as that did.
+        """
+        if "pass_seconds" not in setup:
+            return None
+        seconds = setup["pass_seconds"]
+        training = setup.get("train_seconds", self._config.local_epochs * seconds)
+        return {**setup, "train_seconds": training, "sensitivity_seconds": seconds}
+
+    def of_round(self, number: int) -> checks.FloatVector:
+        """α of every client: the paper's as long as nothing was measured, not even while setting up.
+
+        A new order costs its round more time, never less encryption: one round in the open would expose all.
+        """
+        devices = self._config.devices(number)
+        budgets = encryption_budgets(
+            self._bandwidths(number), [device.speed for device in devices], clusters=self._labels
+        )
+        for cluster in range(int(self._labels.max()) + 1):
+            members = np.flatnonzero(self._labels == cluster)
+            if all(client in self._paces for client in members.tolist()):
+                paces = [self._paces[client] for client in members.tolist()]
+                budgets[members] = deadline_budgets(
+                    [each.plain for each in paces],
+                    [each.scoring for each in paces],
+                    [each.block for each in paces],
+                    blocks=self._blocks,
+                    slack=self._config.slack,
+                    grace=self._config.grace,
+                )
+            if self._config.layout == "prefix":
+                # Members encrypt prefixes of one order, so equal budgets are equal blocks: with the largest budgets
+                # lowered to that of rank `min_contributors`, no block is encrypted by fewer. A block of one client can
+                # be read by subtraction where the rest is plain, and where it is blinded by a member who overflows it.
+                rank = min(self._config.min_contributors, members.size)
+                budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
+        return budgets
+
+    def _bandwidths(self, number: int) -> checks.FloatVector:
+        """As declared for that round, or as measured before the first one.
+
+        Whoever did not answer then counts as the slowest of its cluster.
+        """
+        declared = np.array([device.bandwidth for device in self._config.devices(number)])
+        if self._measured is None:
+            return declared
+        found = np.ones(declared.size)
+        for cluster in range(int(self._labels.max()) + 1):
+            members = np.flatnonzero(self._labels == cluster).tolist()
+            known = {client: self._measured[client] for client in members if client in self._measured}
+            if not known:
+                raise SenseCryptError(f"no bandwidth was measured in cluster {cluster}; set bandwidth=declared")
+            found[members] = [known.get(client, min(known.values())) for client in members]
+        return found
+
+
+def measures_bandwidth(config: RunConfig) -> bool:
+    """Whether a run's budgets are made of bandwidths that the aggregator measures."""
+    return config.bandwidth == "measured" and get_policy(config.policy).uses_budget
+
+
+def measured_bandwidths(records: Iterable[Record]) -> dict[int, float]:
+    """What the set-up's records say about each client's bandwidth."""
+    return {
+        record["client"]: record["measured_bandwidth"]
+        for record in records
+        if record["round"] == SETUP and "measured_bandwidth" in record
+    }

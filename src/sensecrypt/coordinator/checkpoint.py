@@ -1,0 +1,186 @@
+"""What the coordinator must not forget: clusters, who has how many samples, and which models are the latest.
+
+Models, keys and orders are not here: the key service has them. A sum that was closed is kept until its round is over,
+so that a coordinator that is killed and started again hands in the same sum again, never another one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt import checks
+from sensecrypt.algo.sketching import SEED_BYTES
+from sensecrypt.coordinator.ports import Record
+from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.simulation.clock import SETUP
+
+KEY_SERVICE = "key-service-"
+_ATTEMPT, _SKETCH_SEED = "attempt.json", "sketch-seed"
+
+
+@dataclass(eq=False)
+class RunState:
+    """A run after so many rounds.
+
+    Attributes:
+        next_round: the first that was not played.
+        why: there are these clusters.
+        size: parameters of the model.
+        initial: SHA-256 of the initial model.
+        clip: the bound on updates that follows from it; None: clients send weights.
+        labels: the cluster of each client; −1 as long as it has not come.
+        samples: of each client; 0 likewise.
+        rows: what described each client's data for clustering.
+        latest: number and attempt of the round that gave each cluster its model; −1: it has the initial one.
+        bandwidths: of each client's first answer, in megabytes per second; NaN as long as it has not come. None where
+            budgets are not made of them.
+    """
+
+    next_round: int
+    why: str
+    size: int
+    initial: str
+    clip: float | None
+    labels: checks.IntVector
+    samples: checks.IntVector
+    rows: checks.FloatVector
+    latest: checks.IntVector
+    bandwidths: checks.FloatVector | None = None
+
+    @property
+    def measured(self) -> dict[int, float]:
+        """The bandwidth of each client's first answer, of those who have come."""
+        known = [] if self.bandwidths is None else enumerate(self.bandwidths.tolist())
+        return {client: value for client, value in known if not math.isnan(value)}
+
+    @property
+    def clusters(self) -> int:
+        """How many there are."""
+        return len(self.latest)
+
+    def members(self, cluster: int) -> list[int]:
+        """Of a cluster."""
+        return [int(client) for client in np.flatnonzero(self.labels == cluster)]
+
+    def start(self, cluster: int) -> tuple[int, int] | None:
+        """Where a cluster's model is; None: at the beginning."""
+        number, attempt = (int(each) for each in self.latest[cluster])
+        return None if number < 0 else (number, attempt)
+
+    def save(self, folder: RunFolder, more: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
+        """Replace the checkpoint; `more` is what a key service in this process must not forget."""
+        header: dict[str, str | int] = {
+            "round": self.next_round,
+            "why": self.why,
+            "size": self.size,
+            "initial": self.initial,
+            "clip": "" if self.clip is None else self.clip.hex(),
+        }
+        tensors = {"labels": self.labels, "samples": self.samples, "rows": self.rows, "latest": self.latest}
+        if self.bandwidths is not None:
+            tensors["bandwidths"] = self.bandwidths
+        tensors |= {f"{KEY_SERVICE}{name}": tensor for name, tensor in (more or {}).items()}
+        folder.save_checkpoint(header, tensors)
+
+
+def load_state(folder: RunFolder) -> tuple[RunState, dict[str, npt.NDArray[Any]]] | None:
+    """The last complete round, if there is one, and what a key service kept; records of later ones are dropped."""
+    checkpoint = folder.load_checkpoint()
+    if checkpoint is None:
+        folder.forget_from(SETUP)
+        return None
+    header, tensors = checkpoint
+    folder.forget_from(int(header["round"]))
+    rest = {name: tensors[name] for name in ("labels", "samples", "rows", "latest")}
+    if "bandwidths" in tensors:
+        rest["bandwidths"] = tensors["bandwidths"]
+    clip = float.fromhex(header["clip"]) if header["clip"] else None
+    state = RunState(int(header["round"]), header["why"], int(header["size"]), header["initial"], clip, **rest)
+    kept = {name.removeprefix(KEY_SERVICE): each for name, each in tensors.items() if name.startswith(KEY_SERVICE)}
+    return state, kept
+
+
+@dataclass(frozen=True, eq=False)
+class Closed:
+    """A cluster's sums that were closed, to be opened by the key service.
+
+    Attributes:
+        cluster: whose.
+        number: of the round.
+        attempt: of the round.
+        model: the aggregate.
+        sensitivity: the aggregate of sensitivities, if a new order is due.
+        records: of the round.
+        members: of the round.
+    """
+
+    cluster: int
+    number: int
+    attempt: int
+    model: bytes
+    sensitivity: bytes | None
+    records: list[Record]
+    members: list[int]
+
+    def save(self, folder: RunFolder) -> None:
+        """Keep it until the round is over."""
+        tensors: dict[str, Any] = {"model": self.model, "records": json.dumps(self.records).encode()}
+        if self.sensitivity is not None:
+            tensors["sensitivity"] = self.sensitivity
+        header: dict[str, str | int] = {"cluster": self.cluster, "number": self.number, "attempt": self.attempt}
+        header["members"] = ",".join(map(str, self.members))
+        arrays = {name: np.frombuffer(data, dtype=np.uint8) for name, data in tensors.items()}
+        folder.write(_closed(self.cluster), seal("closed", header, arrays))
+
+
+def load_closed(folder: RunFolder, number: int) -> list[Closed]:
+    """Sums of that round, which was not over when the coordinator ended."""
+    found = []
+    for path in sorted(folder.path.glob(_closed("*"))):
+        header, arrays = unseal_any(path.read_bytes(), "closed")
+        data = {name: array.tobytes() for name, array in arrays.items()}
+        cluster, of_round, attempt = (int(header[name]) for name in ("cluster", "number", "attempt"))
+        if of_round == number:
+            records = json.loads(data["records"])
+            members = [int(client) for client in header["members"].split(",")]
+            found.append(Closed(cluster, of_round, attempt, data["model"], data.get("sensitivity"), records, members))
+    return found
+
+
+def forget_closed(folder: RunFolder, cluster: int | None = None) -> None:
+    """The round is over, or a cluster's sum was refused for good."""
+    for path in folder.path.glob(_closed("*" if cluster is None else cluster)):
+        path.unlink()
+
+
+def _closed(cluster: int | str) -> str:
+    return f"closed-{cluster}.safetensors"
+
+
+def sketch_seed(folder: RunFolder) -> bytes:
+    """What clients of this run describe their data with: drawn once, also for those who come late."""
+    try:
+        return (folder.path / _SKETCH_SEED).read_bytes()
+    except FileNotFoundError:
+        folder.write(_SKETCH_SEED, secrets.token_bytes(SEED_BYTES))
+        return (folder.path / _SKETCH_SEED).read_bytes()
+
+
+def begin_attempt(folder: RunFolder, number: int) -> int:
+    """The number of a new attempt at this round, never given before, also not by a coordinator that was killed."""
+    try:
+        known = json.loads((folder.path / _ATTEMPT).read_text())
+    except OSError:
+        known = {"round": None}
+    attempt = known["attempt"] + 1 if known["round"] == number else 0
+    folder.write(_ATTEMPT, json.dumps({"round": number, "attempt": attempt}).encode())
+    return attempt

@@ -1,0 +1,134 @@
+"""What all rounds of a run share at the coordinator."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sensecrypt.config import RunConfig
+from sensecrypt.coordinator.checkpoint import RunState
+from sensecrypt.coordinator.exclusion import Suspicion
+from sensecrypt.coordinator.ports import Observer, Patience, Transport
+from sensecrypt.coordinator.registry import Registry
+from sensecrypt.coordinator.sampling import sample_members
+from sensecrypt.crypto.scheme import EncryptionKey
+from sensecrypt.keyservice.port import AggregatorKeyService
+from sensecrypt.policies import get_policy
+from sensecrypt.policies.policy import Policy
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.groups import make_groups
+from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.sumrules import SumRules
+from sensecrypt.rng import derive_rng
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.simulation.clock import Prices
+
+
+@dataclass(frozen=True, eq=False)
+class Coordination:
+    """What all rounds share.
+
+    Attributes:
+        name: of the run.
+        config: of the run, with the devices that clients reported.
+        transport: the way to the clients.
+        keyservice: the key service, as aggregator.
+        public: the run's public key.
+        folder: where records and checkpoints go.
+        registry: who is enrolled.
+        registered: the key service's rules for sums, which members' weights follow from.
+        patience: how long to wait.
+        observer: sees what passes.
+        durable: whether the key service outlives the coordinator, so that sums on disk can be handed in again.
+        seeded: whether members are sampled by the run's seed, as on one machine.
+        prices: what cryptography is charged with in a calibrated run; None: as measured.
+        suspicion: whose receipts may be wrong.
+    """
+
+    name: str
+    config: RunConfig
+    transport: Transport
+    keyservice: AggregatorKeyService
+    public: EncryptionKey
+    folder: RunFolder
+    registry: Registry
+    registered: SumRules
+    patience: Patience
+    observer: Observer
+    durable: bool = True
+    seeded: bool = False
+    prices: Prices | None = None
+    suspicion: Suspicion = field(default_factory=Suspicion)
+
+    @property
+    def policy(self) -> Policy:
+        """Who encrypts what."""
+        return get_policy(self.config.policy)
+
+    @property
+    def rules(self) -> SumRules:
+        """For the sums that are handed in: the key service's, with the run's own quorum if that is larger."""
+        return replace(self.registered, quorum=max(self.registered.quorum, self.config.quorum))
+
+    @property
+    def ordered(self) -> bool:
+        """Whether clusters have a secret order of their parameters."""
+        return self.config.layout == "prefix" and self.policy.ranks_by is not None
+
+    @property
+    def clients_decrypt(self) -> bool:
+        """Whether clients share the key, and open sums themselves."""
+        return self.config.key_mode == "shared-key"
+
+    def is_refresh(self, number: int) -> bool:
+        """Whether a new order is due after this round."""
+        due = (number + 1) % self.config.order_refresh == 0 and number + 1 < self.config.rounds
+        return due and self.ordered and self.policy.ranks_by == "sensitivity"
+
+    def describe(
+        self,
+        state: RunState,
+        cluster: int,
+        number: int,
+        purpose: str,
+        attempt: int,
+        *,
+        members: Iterable[int] | None = None,
+    ) -> Round:
+        """What all members of a cluster's round agree on before it; None: as many of the cluster as `sample` says."""
+        if members is None:
+            members = sample_members(
+                state.members(cluster), self.config.sample, self.config.min_contributors, rng=self._rng(cluster, number)
+            )
+        samples = {client: int(state.samples[client]) for client in members}
+        return Round(
+            self.name,
+            number,
+            cluster,
+            purpose,
+            state.size,
+            get_profile(self.config.profile),
+            self.registered.weights(samples),
+            attempt,
+            samples if self.config.weighting == "server" else None,
+            state.clip if purpose == "model" else None,
+        )
+
+    def _rng(self, cluster: int, number: int) -> np.random.Generator:
+        """For choices that a fleet's aggregator must not foresee for others, and that one machine must repeat."""
+        if self.seeded:
+            return derive_rng(self.config.seed, "sample", cluster, number)
+        return np.random.default_rng(secrets.randbits(128))
+
+    def invite(self, round_: Round) -> tuple[set[int], list[set[int]]]:
+        """The members to ask, and the parts of their sum."""
+        cluster, weights, present = round_.cluster, round_.weights, self.registry.present
+        invited = self.suspicion.invited(cluster, weights, present=present, quorum=self.rules.quorum)
+        if self.rules.fixed_groups:
+            return invited, make_groups(weights, self.rules.min_contributors)
+        if self.clients_decrypt:  # nothing is verified, so nobody can be found
+            return invited, [invited]
+        return invited, self.suspicion.parts(cluster, invited, weights, self.rules)

@@ -1,0 +1,251 @@
+"""Before the first round: clients enrol, are clustered, and rank their parameters together."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from sensecrypt.config import RunConfig
+from sensecrypt.coordinator.budgets import measures_bandwidth
+from sensecrypt.coordinator.checkpoint import RunState, begin_attempt
+from sensecrypt.coordinator.collection import Signed
+from sensecrypt.coordinator.context import Coordination
+from sensecrypt.coordinator.grouping import group_clients
+from sensecrypt.coordinator.partedsum import PartedSum
+from sensecrypt.coordinator.ports import Observer, Patience, Record
+from sensecrypt.coordinator.registry import Registry
+from sensecrypt.coordinator.rounds import MAX_ATTEMPTS, open_ranking, wait_for_quorum
+from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
+from sensecrypt.protocol.coordination import Assignment, Enrolment, facts_from_bytes, require_parts
+from sensecrypt.protocol.round import Round
+from sensecrypt.runs.noise import noise_facts
+from sensecrypt.runs.notes import grow
+from sensecrypt.simulation.clock import SETUP
+
+_Start = tuple[int, str, float | None, int]  # what all clients must have alike
+_SAME = "give all the same code, model and seed"
+_VALUE_BYTES = 4  # of a parameter of the initial model
+_LOG = logging.getLogger("sensecrypt.coordinator")
+
+
+def enrol_all(registry: Registry, patience: Patience, *, least: int) -> None:
+    """Wait for all members, or as long as patience lasts; go on with those who are there, if they are enough."""
+    end = time.monotonic() + patience.enrolment
+    while True:
+        registry.look(seconds=min(patience.proof, max(1.0, end - time.monotonic())))
+        missing = registry.missing()
+        if not missing:
+            return
+        if time.monotonic() >= end:
+            break
+        time.sleep(patience.pause)
+    there = len(registry.enrolments)
+    if there < max(2, least):
+        fix = "start them, and look into the coordinator's log for clients that were refused"
+        came = f"{there} client(s) came within {patience.enrolment:.0f} s"
+        refused = f" (the last was refused: {registry.last_refusal})" if registry.last_refusal else ""
+        raise SenseCryptError(f"{came}, {max(2, least)} are needed{refused}; {fix}")
+    _LOG.warning("clients %s are not there; the run starts without them", ", ".join(map(str, missing)))
+
+
+def cluster_clients(
+    registry: Registry, config: RunConfig, samples_of: Mapping[int, int], observer: Observer
+) -> tuple[RunState, RunConfig]:
+    """Clusters of those who are there; and the configuration with the devices that they reported.
+
+    Args:
+        registry: who is enrolled.
+        config: of the run.
+        samples_of: how many samples each client reported to the key service.
+        observer: sees what describes clients' data.
+    """
+    agreeing, (size, initial, clip, _) = _agreeing(registry)
+    agreeing = {client: each for client, each in agreeing.items() if _has_told(registry, client, samples_of)}
+    count = config.clients
+    labels, samples = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    here = np.array(list(agreeing))
+    samples[here] = [samples_of[client] for client in agreeing]
+    labels[here], why, rows = 0, "clustering is off", np.zeros((count, 0))
+    if config.clustering != "none":
+        described = np.array([each.row for each in agreeing.values()])
+        clusters = group_clients(described, config)
+        labels[here], why = clusters.labels, clusters.why
+        _LOG.info("%d cluster(s): %s", clusters.count, why)
+        rows = np.zeros((count, described.shape[1]))
+        rows[here] = described
+        observer.described({client: each.row for client, each in agreeing.items()})
+    latest = np.full((int(labels.max()) + 1, 2), -1, dtype=np.int64)
+    bandwidths = None
+    if measures_bandwidth(config):
+        bandwidths = np.full(count, np.nan)
+        bandwidths[here] = [registry.bandwidths.get(client, np.nan) for client in agreeing]
+    state = RunState(SETUP, why, size, initial, clip, labels, samples, rows, latest, bandwidths)
+    return state, _with_devices(config, agreeing)
+
+
+def _agreeing(registry: Registry) -> tuple[dict[int, Enrolment], _Start]:
+    """The clients that start from one model, and what they share; one that differs cannot stop the others."""
+    came = registry.enrolments
+    start, often = Counter(_start(each) for each in came.values()).most_common(1)[0]
+    others = sorted(client for client, each in came.items() if _start(each) != start)
+    if 2 * often <= len(came):
+        raise SenseCryptError(
+            f"clients start from different models, {often} of {len(came)} at most from the same; {_SAME}"
+        )
+    for client in others:
+        registry.refuse(client, f"client {client} starts from another model than most; {_SAME}")
+    return {client: each for client, each in sorted(came.items()) if client not in others}, start
+
+
+def _start(enrolment: Enrolment) -> _Start:
+    return enrolment.size, enrolment.initial, enrolment.clip, enrolment.row.size
+
+
+def _has_told(registry: Registry, client: int, told: Mapping[int, int]) -> bool:
+    """Whether a client told the key service its samples, which no round can do without; else it is refused."""
+    if client not in told:
+        registry.refuse(client, f"client {client} has not told the key service how many samples it has")
+    return client in told
+
+
+def place_newcomers(registry: Registry, state: RunState, told: Callable[[], Mapping[int, int]]) -> list[int]:
+    """Put clients that came after the clusters were made into the one whose members' data are most like theirs.
+
+    Args:
+        registry: who is there.
+        state: of the run.
+        told: gives how many samples each client told the key service that it has; called if somebody is new.
+    """
+    placed = []
+    for client, each in list(registry.enrolments.items()):
+        if state.labels[client] >= 0:
+            continue
+        if _start(each) != (state.size, state.initial, state.clip, state.rows.shape[1]):
+            registry.refuse(client, f"client {client} starts from another model than most; {_SAME}")
+            continue
+        samples = told()
+        if not _has_told(registry, client, samples):
+            continue
+        centres = [state.rows[state.members(cluster)].mean(axis=0) for cluster in range(state.clusters)]
+        nearest = int(np.argmin([np.linalg.norm(centre - each.row) for centre in centres]))
+        state.labels[client], state.samples[client], state.rows[client] = nearest, samples[client], each.row
+        if state.bandwidths is not None:
+            state.bandwidths[client] = registry.bandwidths.get(client, np.nan)
+        placed.append(client)
+    return placed
+
+
+def first_orders(run: Coordination, state: RunState) -> list[Record]:
+    """Have every cluster's members rank the initial model's parameters, if the run needs it; the set-up's records."""
+    state.next_round = 0
+    facts: dict[int, Record] = {}
+    for client, reported in run.registry.facts.items():
+        if state.labels[client] >= 0:
+            facts[client] = {"bytes_up": 0, "bytes_down": _VALUE_BYTES * state.size, **reported}
+            facts[client] |= noise_facts(run.config, int(state.samples[client]))
+    records: dict[int, list[Record]] = {
+        cluster: [
+            *({"round": SETUP, "cluster": cluster, "client": client, **facts[client]} for client in members),
+            {"round": SETUP, "cluster": cluster, "server": True},
+        ]
+        for cluster in range(state.clusters)
+        for members in [[client for client in sorted(facts) if state.labels[client] == cluster]]
+    }
+    ranks = run.ordered or run.policy.ranks_by == "jacobian"
+    if ranks:
+        _rank(run, state, records)
+    for client, measured in run.registry.bandwidths.items():
+        if state.bandwidths is not None and np.isnan(state.bandwidths[client]):
+            state.bandwidths[client] = measured
+    clients = sorted((each for own in records.values() for each in own[:-1]), key=lambda each: int(each["client"]))
+    for record in clients:
+        if record["client"] in state.measured:
+            record["measured_bandwidth"] = state.measured[record["client"]]
+    return [*clients, *(own[-1] for own in records.values() if ranks)]
+
+
+def _rank(run: Coordination, state: RunState, records: dict[int, list[Record]]) -> None:
+    left, reason = set(range(state.clusters)), ""
+    for _ in range(MAX_ATTEMPTS):
+        attempt = begin_attempt(run.folder, SETUP)
+        rounds = {}
+        for cluster in sorted(left):
+            round_ = run.describe(state, cluster, 0, "sensitivity", attempt)
+            try:
+                run.keyservice.register_round(round_)
+                rounds[cluster] = round_
+            except Refused as error:
+                if error.code != "already-decrypted":  # by a coordinator that was ended: the order is there
+                    raise
+                left.discard(cluster)
+        totals, failures = _collect_rankings(run, state, rounds, attempt, records)
+        for cluster, total in totals.items():
+            try:
+                open_ranking(run, total, records[cluster])
+                left.discard(cluster)
+            except (Rejected, Refused, InvalidInput) as error:
+                reason = f"{error}{failures.get(cluster, '')}"
+                _LOG.warning("cluster %d has no order yet: %s", cluster, reason)
+        if not left:
+            return
+    raise SenseCryptError(f"no order of the parameters in {MAX_ATTEMPTS} attempts: {reason}; fix it and --resume")
+
+
+def _collect_rankings(
+    run: Coordination, state: RunState, rounds: dict[int, Round], attempt: int, records: dict[int, list[Record]]
+) -> tuple[dict[int, PartedSum], dict[int, str]]:
+    """The sums of what clients send; and for each cluster the first client that sends nothing, with its reason."""
+    asked = {cluster: run.invite(round_) for cluster, round_ in rounds.items()}
+    whole, failures = run.rules.fixed_groups, dict[int, str]()
+    totals = {
+        cluster: PartedSum(rounds[cluster], run.public, parts, whole=whole) for cluster, (_, parts) in asked.items()
+    }
+    signed = {cluster: Signed(round_, run.keyservice.receipts) for cluster, round_ in rounds.items()}
+    present = wait_for_quorum(run, [(rounds[cluster], invited) for cluster, (invited, _) in asked.items()])
+    requests = {
+        client: {"assignment": Assignment(cluster, 0, attempt, 1.0, None, refresh=False).to_bytes()}
+        for cluster, (invited, _) in asked.items()
+        for client in sorted(invited & present)
+    }
+    for reply in run.transport.ask("rank", requests, seconds=run.patience.deadline):
+        client, cluster = reply.client, int(state.labels[reply.client])
+        try:
+            parts = require_parts(reply.content, needed={"sensitivity", "facts"})
+            reported = facts_from_bytes(parts["facts"], "rank")
+            signed[cluster].require(client)
+            totals[cluster].add(parts["sensitivity"], sender=client)
+            run.registry.measure(reply)
+            [record] = [each for each in records[cluster] if each.get("client") == client]
+            grow(record, reported)
+        except Rejected as error:
+            failures.setdefault(cluster, f" (client {client}: {error})")
+            _LOG.warning("client %d does not rank: %s", client, error)
+    return totals, failures
+
+
+def exclude_found(run: Coordination, state: RunState) -> bool:
+    """Clients without whom alone sums match are members no longer; whether there were any."""
+    found = [client for client in sorted(run.suspicion.found) if state.labels[client] >= 0]
+    for client in found:
+        run.registry.exclude(
+            client, f"client {client} is left out from now on: sums match their receipts only without it"
+        )
+        state.labels[client] = -1
+    return bool(found)
+
+
+def _with_devices(config: RunConfig, enrolments: dict[int, Enrolment]) -> RunConfig:
+    """The configuration with the devices that clients told; the others keep theirs."""
+    if all(each.cpus is None and each.bandwidth is None for each in enrolments.values()):
+        return config
+    devices = config.devices(0)
+    cpus, bandwidths = [device.cpus for device in devices], [device.bandwidth for device in devices]
+    for client, each in enrolments.items():
+        cpus[client] = cpus[client] if each.cpus is None else each.cpus
+        bandwidths[client] = bandwidths[client] if each.bandwidth is None else each.bandwidth
+    return replace(config, cpus=(tuple(cpus),), bandwidths=(tuple(bandwidths),))

@@ -1,0 +1,291 @@
+"""One round as the coordinator plays it: all clusters at once, sums released by the key service.
+
+A cluster whose round fails (too few arrive, a sum does not verify) is tried again under a new attempt's number;
+clusters that are done are not touched.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from sensecrypt import checks
+from sensecrypt.coordinator.checkpoint import Closed, RunState, begin_attempt, forget_closed, load_closed
+from sensecrypt.coordinator.collection import Collecting
+from sensecrypt.coordinator.context import Coordination
+from sensecrypt.coordinator.partedsum import MISMATCH, PartedSum
+from sensecrypt.coordinator.ports import Record
+from sensecrypt.coordinator.proposals import agree_on_masks
+from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
+from sensecrypt.protocol.coordination import Assignment
+from sensecrypt.protocol.round import Round
+from sensecrypt.runs.notes import Notes, grow, server_facts
+from sensecrypt.worktime import work_seconds
+
+MAX_ATTEMPTS = 3
+INDEX_BYTES = 4  # of a parameter's number, when an order is handed out
+_VALUE_BYTES = 4  # of a parameter, when a model is
+_FINAL = (
+    *("receipts-mismatch", "too-few-contributors", "doubled-contributor", "no-receipt"),
+    *("groups", "superseded", "claimed", "rejected", "too-many-failures", "run-closed"),
+)
+_CLOSED = ("too-many-failures", "run-closed")  # whatever is sent
+_RESTING = "not asked: it may be the client that spoils sums"
+_LOG = logging.getLogger("sensecrypt.coordinator")
+
+
+def play_round(run: Coordination, state: RunState, number: int, budgets: checks.FloatVector) -> list[Record]:
+    """Every cluster's round; puts where the new models are into `state`, and returns the records."""
+    folder = run.folder
+    done = {closed.cluster: closed for closed in load_closed(folder, number)}
+    for closed in list(done.values()):  # of a coordinator that was ended: the same sums, which can be opened only once
+        try:
+            _open_again(run, state, closed)
+        except Refused as error:
+            _require_final(error)
+            _LOG.warning("round %d, cluster %d is played again: %s", number, closed.cluster, error)
+            del done[closed.cluster]
+    reasons: dict[int, str] = {}
+    evaluated: list[Record] = []
+    for _ in range(MAX_ATTEMPTS):
+        left = [cluster for cluster in range(state.clusters) if cluster not in done]
+        if not left:
+            break
+        attempt = begin_attempt(folder, number)
+        begun = {cluster: _begin(run, state, cluster, number, attempt) for cluster in left}
+        done |= {cluster: _opened_before(cluster, number, attempt) for cluster, each in begun.items() if each is None}
+        collecting = {cluster: each for cluster, each in begun.items() if each is not None}
+        _collect(run, state, collecting, budgets)
+        for cluster, each in collecting.items():
+            evaluated += [
+                {"round": state.latest[cluster][0].item(), "evaluated": client, "accuracy": accuracy}
+                for client, accuracy in each.evaluated.items()
+            ]
+            try:
+                done[cluster] = _hand_in(run, state, each)
+            except (Rejected, Refused, InvalidInput) as error:
+                _require_final(error)
+                forget_closed(folder, cluster)
+                reasons[cluster] = _explain(error, each)
+                if isinstance(error, Refused) and error.code in _CLOSED:
+                    raise SenseCryptError(f"round {number}, cluster {cluster} cannot be opened: {error}") from None
+                _LOG.warning("round %d, cluster %d, attempt %d failed: %s", number, cluster, attempt, reasons[cluster])
+    for cluster in range(state.clusters):
+        if cluster not in done:
+            where = f"round {number}, cluster {cluster} failed {MAX_ATTEMPTS} times"
+            raise SenseCryptError(f"{where}: {reasons[cluster]}; fix it and --resume")
+    for closed in done.values():
+        state.latest[closed.cluster] = (closed.number, closed.attempt)
+    return [*evaluated, *(record for cluster in sorted(done) for record in done[cluster].records)]
+
+
+def _explain(error: SenseCryptError, collecting: Collecting) -> str:
+    """Why a sum was not opened, with the first client that sent nothing."""
+    for client, reason in sorted(collecting.notes.left_out.items()):
+        return f"{error} (client {client}: {reason})"
+    return str(error)
+
+
+def _require_final(error: SenseCryptError) -> None:
+    """Raise what does not tell that this sum will never be opened: it stays on disk, for when the run is resumed."""
+    if isinstance(error, Refused) and error.code not in _FINAL:
+        raise error
+
+
+def _begin(run: Coordination, state: RunState, cluster: int, number: int, attempt: int) -> Collecting | None:
+    """Register an attempt; None if an earlier one was opened, of which this coordinator was not told."""
+    round_ = run.describe(state, cluster, number, "model", attempt)
+    try:
+        run.keyservice.register_round(round_)
+    except Refused as error:
+        if error.code == "already-decrypted" and attempt > 0:
+            return None
+        raise
+    after = None
+    if run.is_refresh(number):
+        after = run.describe(state, cluster, number + 1, "sensitivity", attempt, members=round_.weights)
+        run.keyservice.register_round(after)
+    server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": run.config.crypto}
+    notes = Notes({client: {"bytes_down": 0} for client in round_.weights}, server)
+    invited, parts = run.invite(round_)
+    whole = run.rules.fixed_groups
+    sensitivities = None if after is None else PartedSum(after, run.public, parts, whole=whole)
+    total = PartedSum(round_, run.public, parts, whole=whole)
+    return Collecting(round_, invited, total, after, sensitivities, notes, run.keyservice.receipts, run.observer)
+
+
+def _collect(
+    run: Coordination, state: RunState, collecting: Mapping[int, Collecting], budgets: checks.FloatVector
+) -> None:
+    """Have the clusters' members train, and add what arrives as it arrives."""
+    if not collecting:
+        return
+    present = wait_for_quorum(run, [(each.round, each.invited) for each in collecting.values()])
+    asked: dict[int, Collecting] = {}
+    requests: dict[int, dict[str, bytes]] = {}
+    for cluster, each in collecting.items():
+        start, refresh = state.start(cluster), each.after is not None
+        for client in each.round.weights:
+            if client not in present or client not in each.invited:
+                each.notes.left_out[client] = "not there" if client in each.invited else _RESTING
+                continue
+            budget = float(budgets[client])
+            assignment = Assignment(cluster, each.round.number, each.round.attempt, budget, start, refresh)
+            asked[client], requests[client] = each, {"assignment": assignment.to_bytes()}
+    if run.policy.propose is not None:
+        requests = agree_on_masks(run, asked, requests)
+    for reply in run.transport.ask("train", requests, seconds=run.patience.deadline):
+        asked[reply.client].take(reply)
+    for each in collecting.values():
+        _refuse_failure_of_all(each)
+
+
+def _refuse_failure_of_all(collecting: Collecting) -> None:
+    """One client that fails sends a zero update; where all do, the run has a mistake that its user must hear of.
+
+    Only clients on this machine say why they failed.
+    """
+    arrived = collecting.total.arrived
+    reasons = {client: collecting.notes.clients[client].get("failure") for client in arrived}
+    if reasons and all(reasons.values()):
+        client, reason = min(reasons.items())
+        round_ = collecting.round
+        where = f"round {round_.number}: no client of cluster {round_.cluster} could train"
+        raise SenseCryptError(f"{where}: client {client}: {reason}; fix it and --resume")
+
+
+def wait_for_quorum(run: Coordination, rounds: Sequence[tuple[Round, Collection[int]]]) -> set[int]:
+    """The clients that are there, once those invited are enough for every round, or when time is up."""
+    end = time.monotonic() + run.patience.deadline
+    while True:
+        run.registry.look(seconds=run.patience.proof)
+        present = run.registry.present
+        enough = all(run.rules.allow(each.weights, present & set(asked)) for each, asked in rounds)
+        if enough or time.monotonic() >= end:
+            return present
+        time.sleep(run.patience.pause)
+
+
+def _hand_in(run: Coordination, state: RunState, collecting: Collecting) -> Closed:
+    """Have a cluster's sums opened, if need be without those who spoil them; what was opened is on disk before."""
+    kept = []
+
+    def open_sum(without: int | None) -> None:
+        closed = collecting.close(run.config.min_contributors, without=without)
+        if run.durable:
+            closed.save(run.folder)
+        try:
+            _open_model(run, state, closed)
+        except (Refused, Rejected) as error:
+            if error.code == MISMATCH:  # it is not handed in again by a coordinator that starts anew
+                forget_closed(run.folder, closed.cluster)
+            raise
+        kept.append(closed)
+
+    spoilt = _open_parted(run, collecting.total, open_sum)
+    [closed] = kept
+    if collecting.sensitivities is not None:
+        _open_order(run, collecting.sensitivities, closed.records, spoilt=spoilt)
+    return closed
+
+
+def _open_parted(
+    run: Coordination, total: PartedSum, open_sum: Callable[[int | None], None], *, first: int | None = None
+) -> int | None:
+    """Have a sum opened, if need be without a part of it, which is suspected then and returned."""
+    cluster = total.round.cluster
+    try:
+        part = total.open_most(run.rules, open_sum, first=first)
+    except (Refused, Rejected):
+        run.suspicion.forget(cluster)
+        raise
+    left_out = total.of_part(part)
+    if left_out:
+        _LOG.warning("cluster %d: the sum matches without clients %s", cluster, ", ".join(map(str, left_out)))
+    run.suspicion.learn(cluster, set(total.contributors) - set(left_out), left_out)
+    return part
+
+
+def open_ranking(run: Coordination, total: PartedSum, records: list[Record], *, spoilt: int | None = None) -> None:
+    """Have sensitivities opened, if need be without those who spoil them: the key service makes an order of them.
+
+    Args:
+        run: the run.
+        total: the sum.
+        records: of those who receive the order, one per client, and last of the servers: to be added to.
+        spoilt: the part to leave out first.
+    """
+
+    def open_sum(without: int | None) -> None:
+        start = work_seconds()
+        chosen = total.total(without=without)
+        message = chosen.close().to_bytes(total.round)
+        cost = total.cost_with(chosen)
+        server = server_facts(cost, multiplied=total.round.factors is not None)
+        server["aggregate_seconds"] = max(0.0, work_seconds() - start - chosen.cost.total_seconds)
+        if not total.counted:
+            grow(records[-1], server)
+            total.counted = True
+        received = {"bytes_down": INDEX_BYTES * total.round.size}
+        _charge_opening(run, message, total.round, records, received)
+
+    _open_parted(run, total, open_sum, first=spoilt)
+
+
+def _open_order(run: Coordination, total: PartedSum, records: list[Record], *, spoilt: int | None) -> None:
+    """The cluster's new order, without those who spoilt its model; without one the old one stays."""
+    try:
+        open_ranking(run, total, records, spoilt=spoilt)
+    except (Refused, Rejected) as error:
+        records[-1]["no_new_order"] = str(error)
+        _LOG.warning("round %d, cluster %d keeps its order: %s", total.round.number - 1, total.round.cluster, error)
+
+
+def _open_model(run: Coordination, state: RunState, closed: Closed) -> None:
+    round_ = run.describe(state, closed.cluster, closed.number, "model", closed.attempt, members=closed.members)
+    _charge_opening(run, closed.model, round_, closed.records, {"bytes_down": _VALUE_BYTES * round_.size})
+    run.observer.released(round_, closed.model)
+
+
+def _charge_opening(
+    run: Coordination, aggregate: bytes, round_: Round, records: list[Record], received: Record
+) -> None:
+    """Have a sum opened; whoever opens it is charged with that, and every member with what it receives."""
+    start, work = time.perf_counter(), work_seconds()
+    cost = run.keyservice.open(aggregate, round_).cost
+    took: Record = {"open_seconds": time.perf_counter() - start}
+    if cost is not None:  # the key server is in this process
+        took = {
+            "open_seconds": max(0.0, work_seconds() - work - cost.total_seconds),
+            "decrypt_seconds": cost.seconds.get("decrypt", 0.0),
+            "decrypted_blocks": cost.blocks.get("decrypt", 0),
+        }
+    clients = [record for record in records if "client" in record and "left_out" not in record]
+    if run.clients_decrypt:
+        received = {**took, "bytes_down": len(aggregate)}
+        for key in took:
+            records[-1].pop(key, None)
+    else:
+        grow(records[-1], took)
+    for record in clients:
+        grow(record, received)
+
+
+def _open_again(run: Coordination, state: RunState, closed: Closed) -> None:
+    """Hand in what a coordinator that was ended had closed; without a new order the old one stays."""
+    _open_model(run, state, closed)
+    if closed.sensitivity is not None:
+        number, attempt = closed.number + 1, closed.attempt
+        after = run.describe(state, closed.cluster, number, "sensitivity", attempt, members=closed.members)
+        try:
+            run.keyservice.open(closed.sensitivity, after)
+        except Refused as error:
+            closed.records[-1]["no_new_order"] = str(error)
+            _LOG.warning("round %d, cluster %d keeps its order: %s", closed.number, closed.cluster, error)
+
+
+def _opened_before(cluster: int, number: int, attempt: int) -> Closed:
+    """What stands for a sum that was opened though its answer got lost; its records are lost, too."""
+    server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": "real", "records_lost": True}
+    return Closed(cluster, number, attempt - 1, b"", None, [server], [])

@@ -1,0 +1,158 @@
+"""The one loop of every run: enrol, cluster, order, rounds. It has no key that decrypts, and sees no model.
+
+`run` plays it over any transport and key service; what it learns is what an aggregator may know, and no more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt.config import RunConfig
+from sensecrypt.coordinator.budgets import Budgets
+from sensecrypt.coordinator.checkpoint import RunState, forget_closed, load_state, sketch_seed
+from sensecrypt.coordinator.context import Coordination
+from sensecrypt.coordinator.enrolment import cluster_clients, enrol_all, exclude_found, first_orders, place_newcomers
+from sensecrypt.coordinator.ports import Observer, Patience, Record, Transport
+from sensecrypt.coordinator.registry import Registry
+from sensecrypt.coordinator.rounds import play_round
+from sensecrypt.errors import InvalidInput
+from sensecrypt.keyservice.port import AggregatorKeyService, VolatileKeyService
+from sensecrypt.protocol.sumrules import SumRules
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.simulation.clock import SETUP, Prices
+
+_LOG = logging.getLogger("sensecrypt.coordinator")
+OnRound = Callable[[int, list[Record]], None]
+
+
+def run(
+    transport: Transport,
+    keyservice: AggregatorKeyService,
+    folder: RunFolder,
+    config: RunConfig,
+    *,
+    name: str,
+    patience: Patience,
+    observer: Observer | None = None,
+    volatile: VolatileKeyService | None = None,
+    prices: Prices | None = None,
+    on_round: OnRound | None = None,
+) -> tuple[Coordination, RunState]:
+    """Play a run, or continue the one that is in `folder`.
+
+    Args:
+        transport: the way to the clients.
+        keyservice: where sums are decrypted.
+        folder: where records and checkpoints go.
+        config: of the run.
+        name: of the run, as the key service knows it.
+        patience: how long to wait for clients.
+        observer: sees what passes; None: nobody.
+        volatile: the key service, if it ends with this process: the checkpoint keeps its state, and choices that are
+            random in a fleet follow from the run's seed.
+        prices: what cryptography is charged with in a calibrated run; None: as measured.
+        on_round: called after each round with its number and records.
+    """
+    described = keyservice.run(name)
+    names, rules = described["names"], SumRules(**{each.name: described[each.name] for each in fields(SumRules)})
+    if sorted(map(int, names)) != list(range(config.clients)):
+        problem = f"is {config.clients}, the key service knows {len(names)} members of run {name}"
+        raise InvalidInput("clients", problem, "register the run with as many, numbered from 0")
+    registry = Registry(transport, map(int, names), sketch_seed(folder))
+    coordination = Coordination(
+        name=name,
+        config=config,
+        transport=transport,
+        keyservice=keyservice,
+        public=keyservice.public_key(name),
+        folder=folder,
+        registry=registry,
+        registered=rules,
+        patience=patience,
+        observer=observer or Observer(),
+        durable=volatile is None,
+        seeded=volatile is not None,
+        prices=prices,
+    )
+    loaded = load_state(folder)
+    enrol_all(registry, patience, least=config.min_contributors)
+    if loaded is None:
+        state, with_devices = cluster_clients(registry, config, keyservice.samples(name), coordination.observer)
+        if not folder.exists():
+            folder.create(with_devices)
+    else:
+        state, kept = loaded
+        if volatile is not None:
+            _restore(volatile, kept, coordination, state)
+    coordination = replace(coordination, config=replace(folder.read_config(), rounds=config.rounds))
+    if loaded is None:
+        _save(coordination, state, volatile)
+    if state.next_round == SETUP:
+        records = first_orders(coordination, state)
+        exclude_found(coordination, state)
+        _end_round(coordination, state, records, volatile)
+    budgets, excluded = _budgets(coordination, state), False
+    for number in range(state.next_round, config.rounds):
+        coordination.registry.look(seconds=patience.proof)
+        if place_newcomers(coordination.registry, state, lambda: keyservice.samples(name)) or excluded:
+            budgets = _budgets(coordination, state)
+        records = play_round(coordination, state, number, budgets.of_round(number))
+        state.next_round = number + 1
+        excluded = exclude_found(coordination, state)
+        _end_round(coordination, state, records, volatile)
+        budgets.learn(records)
+        _LOG.info("round %d of %d is done: %s", number + 1, config.rounds, _arrived(records))
+        if on_round is not None:
+            on_round(number, records)
+    return coordination, state
+
+
+def _budgets(coordination: Coordination, state: RunState) -> Budgets:
+    """The budgets of the clusters as they are, by all that was measured so far."""
+    budgets = Budgets(coordination.config, state.labels, state.size, state.measured)
+    budgets.learn(coordination.folder.records())
+    return budgets
+
+
+def _end_round(
+    coordination: Coordination, state: RunState, records: list[Record], volatile: VolatileKeyService | None
+) -> None:
+    """Write the round down; a coordinator that is killed from now on continues after it."""
+    folder, number = coordination.folder, state.next_round - 1
+    if coordination.prices is not None:
+        records[:] = [coordination.prices.charge_present(record) for record in records]
+    coordination.observer.end_of_round(number, state.labels.tolist(), records)
+    folder.append([*records, *({"round": number, **each} for each in coordination.registry.take_refusals())])
+    _save(coordination, state, volatile)
+    forget_closed(folder)
+
+
+def _save(coordination: Coordination, state: RunState, volatile: VolatileKeyService | None) -> None:
+    state.save(coordination.folder, None if volatile is None else volatile.state())
+
+
+def _restore(
+    volatile: VolatileKeyService, kept: Mapping[str, npt.NDArray[Any]], run: Coordination, state: RunState
+) -> None:
+    """Give a key service in this process back what it knew after the last complete round."""
+    forget_closed(run.folder)  # its receipts are gone: what was not complete is played again
+    latest = {}
+    for cluster in range(state.clusters):
+        start = state.start(cluster)
+        if start is not None:
+            latest[cluster] = run.describe(state, cluster, start[0], "model", start[1], members=state.members(cluster))
+    samples = {client: int(count) for client, count in enumerate(state.samples) if count}
+    volatile.restore(run.name, kept, latest, samples)
+
+
+def _arrived(records: list[Record]) -> str:
+    clients = [record for record in records if "client" in record]
+    played = [record["encrypted_share"] for record in clients if "left_out" not in record]
+    share = f", {np.mean(played):.0%} encrypted" if played else ""
+    return f"{len(played)} of {len(clients)} clients{share}"

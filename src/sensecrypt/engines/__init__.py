@@ -1,1 +1,0 @@
-"""What carries the protocol: `local` plays all parties on one machine."""

@@ -1,0 +1,260 @@
+"""The client of the key service: for the aggregator, for clients, for admins, each with its own certificate.
+
+Whatever it sends may arrive twice without harm: registrations, receipts and sums are stored under their address, and
+the service answers the same again with what it answered before. So everything is tried again after a lost connection.
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt import checks
+from sensecrypt._version import __version__
+from sensecrypt.crypto.publicfile import AnyPublicKey, public_key
+from sensecrypt.errors import MissingExtra, Refused, Unreachable
+from sensecrypt.keyservice.http.addresses import (
+    MESSAGE_TYPE,
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    check_url,
+    round_address,
+    run_address,
+)
+from sensecrypt.keyservice.http.certificates import check_pair
+from sensecrypt.keyservice.http.problems import read_document
+from sensecrypt.protocol.answers import (
+    Acknowledgement,
+    read_moved,
+    read_ranking,
+    read_seed,
+    read_sketch,
+    seal_sketch,
+)
+from sensecrypt.protocol.descriptions import describe_round, read_round
+from sensecrypt.protocol.ledger import Ranking
+from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import Round
+
+try:
+    import httpx
+except ImportError:  # pragma: no cover
+    raise MissingExtra("the key service's client", "dkms") from None
+
+CONNECT_SECONDS, READ_SECONDS, OPEN_SECONDS = 10.0, 60.0, 1800.0
+_TRY_AGAIN = (429, 502, 503, 504)
+_ONCE = ("too-many-failures",)
+
+
+class DkmsClient:
+    """Talks to one key service as one party. Use it as a context manager, from one thread at a time."""
+
+    def __init__(
+        self, url: str, *, certificate: Path, key: Path, authority: Path, tries: int = 6, pause: float = 0.2
+    ) -> None:
+        """Check address and certificates; connect when first asked.
+
+        Args:
+            url: such as https://dkms.example:8443.
+            certificate: this party's own.
+            key: its key.
+            authority: who issued the service's certificate.
+            tries: how often to send a request that is not answered.
+            pause: seconds before the second time; twice as long before each further one.
+        """
+        self._url = check_url(url)
+        check_pair(certificate, key, authority)
+        context = ssl.create_default_context(cafile=str(authority))
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.load_cert_chain(certificate, key, password="")
+        self._tries, self._pause = checks.whole("tries", tries, low=1), pause
+        timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+        headers = {PROTOCOL_HEADER: PROTOCOL, "User-Agent": f"sensecrypt/{__version__}"}
+        self._http = httpx.Client(base_url=url, verify=context, timeout=timeout, headers=headers, trust_env=False)
+
+    def __enter__(self) -> DkmsClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._http.close()
+
+    def about(self) -> dict[str, Any]:
+        """Which version the service is, and whom it takes this party for."""
+        return self._json("GET", "/v1/about")
+
+    def register_run(
+        self,
+        run: str,
+        *,
+        size: int,
+        profile: str,
+        members: Mapping[int, str],
+        min_contributors: int,
+        aggregators: Sequence[str] = ("aggregator",),
+        quorum: float = 0.5,
+        first: Sequence[tuple[int, int]] = (),
+        rounds: int | None = None,
+    ) -> dict[str, Any]:
+        """Register a run, as admin; what the service tells about it. See `registry.Run` for the arguments."""
+        names = {str(number): name for number, name in members.items()}
+        asked = {"size": size, "profile": profile, "members": names, "min_contributors": min_contributors}
+        ranges = [list(each) for each in first]
+        body = {**asked, "aggregators": list(aggregators), "quorum": quorum, "first": ranges, "rounds": rounds}
+        return self._json("PUT", run_address(run), json=body)
+
+    def end_run(self, run: str) -> None:
+        """Have a run's secret key destroyed, as admin; doing it twice changes nothing."""
+        self._json("DELETE", run_address(run))
+
+    def run(self, run: str) -> dict[str, Any]:
+        """What is public about a run, and this client's number in it."""
+        return self._json("GET", run_address(run))
+
+    def public_key(self, run: str) -> AnyPublicKey:
+        """The run's public key, checked."""
+        address = f"{run_address(run)}/key"
+        return public_key(f"{self._url}{address}", self._json("GET", address))
+
+    def tell_samples(self, run: str, samples: int) -> None:
+        """How many samples this client has; the first that it tells in a run counts."""
+        self._json("PUT", f"{run_address(run)}/samples/{samples}")
+
+    def samples(self, run: str) -> dict[int, int]:
+        """How many samples each client told that it has, as aggregator."""
+        return {int(client): int(count) for client, count in self.run(run)["samples"].items()}
+
+    def turn_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
+        """This client's sketch as the aggregator may have it: the first that it sent in this run."""
+        return read_sketch(self._ask("PUT", f"{run_address(run)}/sketch", body=seal_sketch(row)))
+
+    def register_round(self, round_: Round) -> None:
+        """Tell the service who takes part in a round, as aggregator."""
+        self._ask("PUT", round_address(round_), body=describe_round(round_))
+
+    def round(self, place: Place) -> Round:
+        """The round there, as the service knows it."""
+        return read_round(self._ask("GET", round_address(place)))
+
+    def receipt_seed(self, round_: Round) -> bytes:
+        """The members' shared seed for the round's receipts."""
+        return read_seed(self._ask("GET", f"{round_address(round_)}/receipt-seed"))
+
+    def ranking(self, round_: Round) -> Ranking | None:
+        """The order of the parameters that holds for the round, if there is one."""
+        try:
+            return read_ranking(self._ask("GET", f"{round_address(round_)}/order"))
+        except Refused as error:
+            if error.code == "no-order":
+                return None
+            raise
+
+    def send_receipt(self, receipt: bytes, round_: Round) -> None:
+        """Hand in this client's receipt."""
+        self._ask("PUT", f"{round_address(round_)}/receipt", body=receipt)
+
+    def receipts(self, round_: Round) -> list[int]:
+        """Whose receipts the service has, as aggregator."""
+        return [int(client) for client in self._json("GET", f"{round_address(round_)}/receipts")["clients"]]
+
+    def open(self, aggregate: bytes, round_: Round) -> Acknowledgement:
+        """Have a sum decrypted and verified, as aggregator."""
+        address = f"{round_address(round_)}/aggregate"
+        return Acknowledgement.from_bytes(self._ask("PUT", address, body=aggregate, read_seconds=OPEN_SECONDS))
+
+    def moved(self, round_: Round) -> npt.NDArray[np.float32]:
+        """How far this client's cluster has moved after the round; `protocol.updates.model_of` makes its model."""
+        return read_moved(self._ask("GET", f"{round_address(round_)}/model"), round_.size)
+
+    def _json(self, method: str, address: str, *, json: Any = None) -> dict[str, Any]:
+        answer = self._send(method, address, json=json)
+        try:
+            fields = answer.json()
+        except ValueError:
+            fields = None
+        if not isinstance(fields, dict):
+            raise self._another("an answer that is no JSON object")
+        return fields
+
+    def _ask(
+        self, method: str, address: str, *, body: bytes | None = None, read_seconds: float = READ_SECONDS
+    ) -> bytes:
+        return self._send(method, address, body=body, read_seconds=read_seconds).content
+
+    def _send(
+        self,
+        method: str,
+        address: str,
+        *,
+        body: bytes | None = None,
+        json: Any = None,
+        read_seconds: float = READ_SECONDS,
+    ) -> httpx.Response:
+        """Send until it is answered."""
+        headers = {"Content-Type": MESSAGE_TYPE} if body is not None else {}
+        timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, read=read_seconds)
+        for attempt in range(self._tries):
+            last = attempt + 1 == self._tries
+            try:
+                answer = self._http.request(method, address, content=body, json=json, headers=headers, timeout=timeout)
+            except httpx.TransportError as error:
+                failure = self._explain(error)
+                if last or failure.fix != _LATER:
+                    raise failure from None
+            else:
+                if answer.headers.get(PROTOCOL_HEADER) != PROTOCOL and answer.status_code not in _TRY_AGAIN:
+                    spoken = answer.headers.get(PROTOCOL_HEADER)
+                    raise self._another(f"protocol {spoken[:20]}" if spoken else "no protocol of ours")
+                if answer.is_success:
+                    return answer
+                problem = read_document(answer.content, answer.status_code)
+                if last or answer.status_code not in _TRY_AGAIN or problem.code in _ONCE:
+                    raise problem
+            time.sleep(self._pause * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311  (spreads the crowd, no secret)
+        raise AssertionError("unreachable")
+
+    def _another(self, what: str) -> Unreachable:
+        fix = "check the address, and install the same version of sensecrypt on both sides"
+        return Unreachable(self._url, f"speaks {what}, this is protocol {PROTOCOL} of sensecrypt {__version__}", fix)
+
+    def _explain(self, error: httpx.TransportError) -> Unreachable:
+        """What happened, in one line, and what to do about it."""
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, ssl.SSLError):
+            cause = cause.__cause__ or cause.__context__
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            problem, fix = f"its certificate is not accepted ({cause.verify_message})", _verify_fix(cause)
+            return Unreachable(self._url, problem, fix)
+        if isinstance(cause, ssl.SSLError) and "ALERT" in str(cause.reason):
+            reason = str(cause.reason).lower().replace("_", " ")
+            return Unreachable(self._url, f"it refuses this certificate ({reason})", _OWN)
+        if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout | httpx.WriteTimeout | httpx.PoolTimeout):
+            return Unreachable(self._url, "does not answer in time", _LATER)
+        if isinstance(error, httpx.ConnectError):
+            return Unreachable(self._url, "cannot be connected to", _LATER)
+        return Unreachable(self._url, "closed the connection without an answer", _LATER)
+
+
+_OWN = "use a certificate of its authority that is valid today; its audit log tells why it was refused"
+_LATER = f"check that it runs, and that it is reached by this address; if it does: {_OWN}"
+
+
+def _verify_fix(error: ssl.SSLCertVerificationError) -> str:
+    message = str(error.verify_message)
+    if "expired" in message:
+        return "have the service's certificate renewed, or set this machine's clock"
+    if "not yet valid" in message:
+        return "set this machine's clock, or the clock of whoever issued it"
+    if "match" in message:
+        return "use the name that its certificate is issued for"
+    return "pass the authority that issued it"

@@ -1,0 +1,204 @@
+"""The key server's memory in the database, each change with its audit line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt.checks import FloatVector
+from sensecrypt.errors import Rejected
+from sensecrypt.keyservice.http.audit import Facts
+from sensecrypt.keyservice.http.certificates import Identity
+from sensecrypt.keyservice.http.registry import facts_of, left_behind, require_going_on
+from sensecrypt.keyservice.http.sealing import Sealer
+from sensecrypt.keyservice.http.store import Store, Transaction
+from sensecrypt.protocol.answers import (
+    read_moved,
+    read_ranking,
+    read_sketch,
+    seal_moved,
+    seal_opened,
+    seal_ranking,
+    seal_sketch,
+)
+from sensecrypt.protocol.descriptions import read_round
+from sensecrypt.protocol.ledger import Ranking
+from sensecrypt.protocol.messages import Receipt
+from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.places import Place, place_of
+from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import moved_after
+
+_OPENING = "WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
+_ATTEMPT = "WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
+
+
+class DatabaseLedger:
+    """What `protocol.ledger.Ledger` asks for, on behalf of one party."""
+
+    def __init__(self, store: Store, root: bytes, who: Identity, *, number: int = -1) -> None:
+        """A ledger whose audit lines name `who`, and whose orders are those of round `number`."""
+        self._store, self._root, self._who, self._number = store, root, who, number
+        self._sealer = Sealer(root)
+
+    @property
+    def root(self) -> bytes:
+        """What all seeds are derived from."""
+        return self._root
+
+    def ranking(self, run: str, cluster: int) -> Ranking | None:
+        """The cluster's latest order, if it has one."""
+        sql = "SELECT number, ranking FROM rankings WHERE (run, cluster) = (?, ?) ORDER BY id DESC LIMIT 1"
+        return self._open_ranking(run, cluster, self._store.run(lambda transaction: transaction.row(sql, run, cluster)))
+
+    def ranking_of(self, round_: Round) -> Ranking | None:
+        """The order that was the latest when the round was registered."""
+        # the clause is a constant; values are bound
+        sql = f"SELECT number, ranking FROM rankings WHERE id = (SELECT ranking FROM rounds {_ATTEMPT})"  # noqa: S608
+        row = self._store.run(lambda transaction: transaction.row(sql, *place_of(round_).all))
+        return self._open_ranking(round_.run, round_.cluster, row)
+
+    def keep_ranking(self, run: str, cluster: int, ranking: Ranking) -> None:
+        """A new order for the cluster; a second one of the same round changes nothing."""
+        number = self._number
+        sealed = self._sealer.seal(seal_ranking(ranking), "ranking", run, cluster, number)
+
+        def work(transaction: Transaction) -> None:
+            sql = "SELECT 1 FROM rankings WHERE (run, cluster, number) = (?, ?, ?)"
+            if transaction.row(sql, run, cluster, number) is None:
+                sql = "INSERT INTO rankings (run, cluster, number, ranking) VALUES (?, ?, ?, ?)"
+                transaction.change(sql, run, cluster, number, sealed)
+                facts: Facts = {"run": run, "cluster": cluster, "round": number}
+                transaction.note({"event": "order-made", **self._by, **facts})
+
+        self._store.run(work)
+
+    def keep_sketch(self, run: str, client: int, row: FloatVector) -> FloatVector:
+        """Keep what describes a client's data, if it is the first; the one that was kept."""
+        place = ("sketch", run, client)
+        sealed = self._sealer.seal(seal_sketch(row), *place)
+
+        def work(transaction: Transaction) -> bytes:
+            sql = "INSERT INTO sketches VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+            if transaction.change(sql, run, client, sealed):
+                transaction.note({"event": "sketch-turned", **self._by, "run": run, "client": client})
+                return sealed
+            known = transaction.row("SELECT sketch FROM sketches WHERE (run, client) = (?, ?)", run, client)
+            return sealed if known is None else known[0]
+
+        return read_sketch(self._sealer.open(self._store.run(work), *place))
+
+    def keep_receipt(self, round_: Round, receipt: Receipt) -> bool:
+        """Keep a client's receipt, if it is the first."""
+        place, client = place_of(round_), receipt.client
+        without = replace(receipt, pad=None).to_bytes(round_)
+        sealed = self._sealer.seal(without, "receipt", *place.all, client)
+        padded = None
+        if receipt.pad is not None:
+            padded = self._sealer.seal(receipt.to_bytes(round_), "padded receipt", *place.all, client)
+
+        def work(transaction: Transaction) -> bool:
+            sql = "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            require_going_on(transaction, place.run)
+            late = _is_opened(transaction, place) or left_behind(transaction, place) is not None
+            kept = None if late else padded  # who comes too late is in no sum
+            if not transaction.change(sql, *place.all, client, sealed, kept):
+                return False
+            transaction.note({"event": "receipt-taken", **self._by, **facts_of(place), "client": client})
+            return True
+
+        return self._store.run(work)
+
+    def receipts(self, round_: Round) -> Mapping[int, Receipt]:
+        """All receipts of the round, by client; of a round that was opened, without their pads."""
+        place = place_of(round_)
+        sql = f"SELECT client, receipt, padded FROM receipts {_ATTEMPT}"  # noqa: S608  (constants)
+        rows = self._store.run(lambda transaction: transaction.rows(sql, *place.all))
+        found = {}
+        for client, sealed, padded in rows:
+            kept, label = (sealed, "receipt") if padded is None else (padded, "padded receipt")
+            found[client] = Receipt.from_bytes(self._sealer.open(kept, label, *place.all, client), round_)
+        return found
+
+    def signed(self, round_: Round) -> list[int]:
+        """Whose receipts there are, ascending."""
+        sql = f"SELECT client FROM receipts {_ATTEMPT} ORDER BY client"  # noqa: S608  (constants)
+        rows = self._store.run(lambda transaction: transaction.rows(sql, *place_of(round_).all))
+        return [client for (client,) in rows]
+
+    def was_opened(self, round_: Round) -> bool:
+        """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
+        return self._store.run(lambda transaction: _is_opened(transaction, place_of(round_)))
+
+    def keep_opened(self, round_: Round, opened: Opened) -> None:
+        """The sum, sealed, with the audit line that it was decrypted; the pads of all attempts go. All or nothing."""
+        place = place_of(round_)
+        kept = (
+            seal_moved(self._moved_after(opened, round_)) if place.purpose == "model" else seal_opened(opened, round_)
+        )
+        result = self._sealer.seal(kept, "opened", *place.round)
+        who = ",".join(map(str, opened.contributors))
+
+        def work(transaction: Transaction) -> None:
+            if _is_opened(transaction, place):
+                raise Rejected("this sum was decrypted already", code="already-decrypted")
+            sql = f"UPDATE openings SET result = ?, contributors = ?, weight = ? {_OPENING}"  # noqa: S608  (constants)
+            transaction.change(sql, result, who, opened.weight, *place.round)
+            transaction.erase(f"UPDATE receipts SET padded = NULL {_OPENING}", *place.round)  # noqa: S608  (constants)
+            facts = {**facts_of(place), "clients": list(opened.contributors)}
+            transaction.note({"event": "decrypted", **self._by, **facts})
+
+        self._store.run(work)
+
+    def _moved_after(self, opened: Opened, round_: Round) -> npt.NDArray[np.float32]:
+        """How far the cluster has moved, from where it was after its latest round that was opened before this one."""
+        sql = (
+            "SELECT number, attempt FROM openings WHERE (run, cluster, purpose) = (?, ?, 'model') AND number < ? "
+            "AND result IS NOT NULL ORDER BY number DESC LIMIT 1"
+        )
+        where = (round_.run, round_.cluster, round_.number)
+        latest = self._store.run(lambda transaction: transaction.row(sql, *where))
+        before = None
+        if latest is not None and round_.clip is not None:
+            kept = self.result(replace(place_of(round_), number=latest[0], attempt=latest[1]))
+            before = None if kept is None else read_moved(kept, round_.size)
+        return moved_after(before, opened, round_)
+
+    def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
+        """Of every sum of the run and purpose that was opened: its clients and their weights."""
+        sql = (
+            "SELECT contributors, description FROM openings JOIN rounds USING (run, number, cluster, purpose, attempt)"
+            " WHERE (run, purpose) = (?, ?) AND result IS NOT NULL"
+        )
+        rows = self._store.run(lambda transaction: transaction.rows(sql, run, purpose))
+        found = []
+        for contributors, description in rows:
+            weights = read_round(description).weights
+            found.append({client: weights[client] for client in map(int, contributors.split(","))})
+        return found
+
+    def result(self, place: Place) -> bytes | None:
+        """What came of the sum of that very attempt, if it was opened: of a model, as it travels to members."""
+        sql = f"SELECT result FROM openings {_OPENING} AND attempt = ?"  # noqa: S608  (constants)
+        row = self._store.run(lambda transaction: transaction.row(sql, *place.all))
+        if row is None or row[0] is None:
+            return None
+        return self._sealer.open(row[0], "opened", *place.round)
+
+    @property
+    def _by(self) -> dict[str, str]:
+        return {"role": self._who.role, "name": self._who.name}
+
+    def _open_ranking(self, run: str, cluster: int, row: tuple[int, bytes] | None) -> Ranking | None:
+        if row is None:
+            return None
+        return read_ranking(self._sealer.open(row[1], "ranking", run, cluster, row[0]))
+
+
+def _is_opened(transaction: Transaction, place: Place) -> bool:
+    # the clause is a constant; values are bound
+    row = transaction.row(f"SELECT result IS NOT NULL FROM openings {_OPENING}", *place.round)  # noqa: S608
+    return row is not None and bool(row[0])

@@ -1,0 +1,80 @@
+"""Accepts connections: counted before TLS begins, with a limit on how long a handshake may take.
+
+uvicorn and asyncio accept without limits, and wait a minute for a handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+
+from sensecrypt.keyservice.http.connections import Connections, Peer
+from sensecrypt.keyservice.http.transport import CertifiedProtocol
+
+_SHORT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE = 0.1  # seconds, when the system has no descriptor or memory for another connection
+_CLOSE_SECONDS = 5.0  # for a peer to take part in closing TLS
+
+
+class Listener:
+    """Accepts on one socket until it is closed. To uvicorn it is one of its servers."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        context: ssl.SSLContext,
+        connections: Connections,
+        make: Callable[[Peer], CertifiedProtocol],
+        *,
+        handshake_seconds: float,
+    ) -> None:
+        """Begin to accept; `make` gives every connection its protocol."""
+        self._socket, self._context, self._connections, self._make = listener, context, connections, make
+        self._handshake_seconds = handshake_seconds
+        self._handshakes: set[asyncio.Task[None]] = set()
+        listener.setblocking(False)
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+
+    def close(self) -> None:
+        """Accept no more; handshakes that are not done end."""
+        for task in (self._accepting, *self._handshakes):
+            task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Until they have ended."""
+        await asyncio.gather(self._accepting, *self._handshakes, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(0)  # with many in the queue, those who are connected are served in between
+            try:
+                accepted, address = await loop.sock_accept(self._socket)
+            except OSError as error:
+                if error.errno in _SHORT:
+                    await asyncio.sleep(_PAUSE)
+                continue
+            peer = Peer(str(address[0]), lambda: None)
+            task = loop.create_task(self._shake(accepted, peer))
+            peer.drop = task.cancel
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+            self._connections.arrive(peer)
+
+    async def _shake(self, accepted: socket.socket, peer: Peer) -> None:
+        """See a handshake through; when it ends, however it ends, asyncio has closed the socket or serves it."""
+        try:
+            with contextlib.suppress(OSError):  # what TLS itself refuses is told by its context
+                await asyncio.get_running_loop().connect_accepted_socket(
+                    lambda: self._make(peer),
+                    accepted,
+                    ssl=self._context,
+                    ssl_handshake_timeout=self._handshake_seconds,
+                    ssl_shutdown_timeout=_CLOSE_SECONDS,
+                )
+        finally:
+            self._connections.end_handshake(peer)

@@ -1,0 +1,177 @@
+"""`sensecrypt dkms serve`: everything put together and run until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import signal
+import socket
+import ssl
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from sensecrypt.errors import ServiceError
+from sensecrypt.keyservice.http.app import create_app
+from sensecrypt.keyservice.http.capacity import find_capacity
+from sensecrypt.keyservice.http.certificates import check_pair
+from sensecrypt.keyservice.http.connections import Connections, Peer
+from sensecrypt.keyservice.http.folder import Folder
+from sensecrypt.keyservice.http.gate import Gate
+from sensecrypt.keyservice.http.limits import thin_messages
+from sensecrypt.keyservice.http.listener import Listener
+from sensecrypt.keyservice.http.policy import Policy, read_policy
+from sensecrypt.keyservice.http.processes import forbid_core_dumps
+from sensecrypt.keyservice.http.refusals import Refusals
+from sensecrypt.keyservice.http.sealing import read_root
+from sensecrypt.keyservice.http.service import KeyService
+from sensecrypt.keyservice.http.store import Store
+from sensecrypt.keyservice.http.transport import CertifiedProtocol, server_context
+from sensecrypt.keyservice.http.vaultkey import VaultProcess
+
+_BACKLOG = 4096  # connections that the system keeps until they are accepted
+_THREADS = 32  # for what waits for the disk
+_KEEP_ALIVE_SECONDS, _SHUTDOWN_SECONDS = 30, 30
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where to listen, and as whom.
+
+    Attributes:
+        host: address.
+        port: 0 for any free one.
+        certificate: the server's own.
+        key: its key.
+        authority: who issues certificates of clients.
+    """
+
+    host: str
+    port: int
+    certificate: Path
+    key: Path
+    authority: Path
+
+
+def serve(
+    folder: Folder, passphrase: str, endpoint: Endpoint, *, workers: int, on_ready: Callable[[str], None]
+) -> None:
+    """Run the service until SIGINT or SIGTERM.
+
+    Args:
+        folder: its state.
+        passphrase: of its keys.
+        endpoint: where it listens.
+        workers: processes that decrypt.
+        on_ready: told the address once connections are accepted.
+    """
+    check_pair(endpoint.certificate, endpoint.key, endpoint.authority)
+    forbid_core_dumps()
+    policy = read_policy(folder.policy)
+    capacity = find_capacity(policy)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(folder.held())
+        listener = stack.enter_context(_listen(endpoint))
+        root = read_root(folder.root, passphrase)
+        store = Store(folder.database, folder.log)
+        stack.callback(store.close)
+        vault = VaultProcess(passphrase)
+        stack.callback(vault.close)
+        service = KeyService(folder, root, store, vault, policy, workers=workers)
+        refusals = Refusals(store, service.metrics, per_minute=policy.lines_per_minute)
+        gate = Gate(create_app(service, refusals), policy, refusals, service.metrics)
+        config = uvicorn.Config(
+            gate,
+            http=CertifiedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        )
+        config.load()
+        context = server_context(
+            endpoint.certificate, endpoint.key, endpoint.authority, on_failure=refusals.tell_handshake
+        )
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        thin_messages()
+        store.note({"event": "started"})
+        host, port = listener.getsockname()[:2]
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again after it has stopped
+            signal.signal(number, lambda *_: None)
+        ready = f"https://{f'[{host}]' if ':' in host else host}:{port}"
+        connections = Connections(capacity, service.metrics)
+        _Server(config, context, connections, store, policy, lambda: on_ready(ready)).run([listener])
+        if store.broken:
+            fix = "look after its disk, and start the service again: it repairs what was interrupted"
+            raise ServiceError(str(folder.path), "cannot be written to", fix)
+        store.note({"event": "stopped"})
+
+
+class _Server(uvicorn.Server):
+    """Accepts connections within limits, and ends when its state cannot be written."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        context: ssl.SSLContext,
+        connections: Connections,
+        store: Store,
+        policy: Policy,
+        on_ready: Callable[[], None],
+    ) -> None:
+        super().__init__(config)
+        self._context, self._connections, self._store, self._policy = context, connections, store, policy
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Instead of uvicorn's own, which accepts without limits."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS))
+        self.servers = [
+            Listener(  # type: ignore[misc]  # of a server, uvicorn asks to close and to have closed
+                each,
+                self._context,
+                self._connections,
+                self._protocol,
+                handshake_seconds=self._policy.handshake_seconds,
+            )
+            for each in sockets or []
+        ]
+        self.started = True
+        self._on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """A service that grants nothing any more had better end: whoever supervises it starts it again."""
+        if self._store.broken:
+            self.should_exit = self.force_exit = True
+        return await super().on_tick(counter)
+
+    def _protocol(self, peer: Peer) -> CertifiedProtocol:
+        return CertifiedProtocol(
+            self.config,
+            self.server_state,
+            peer=peer,
+            connections=self._connections,
+            header_seconds=self._policy.header_seconds,
+        )
+
+
+def _listen(endpoint: Endpoint) -> socket.socket:
+    where = f"{endpoint.host}:{endpoint.port}"
+    try:
+        family = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((endpoint.host, endpoint.port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            fix = "end the other program, or choose another --port"
+            raise ServiceError(where, "is in use by another program", fix) from None
+        raise ServiceError(
+            where, f"cannot be listened on ({error.strerror})", "choose another --host or --port"
+        ) from None

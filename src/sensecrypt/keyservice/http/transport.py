@@ -1,0 +1,134 @@
+"""Mutual TLS under uvicorn: the peer's certificate reaches the application, and a failed handshake is told.
+
+Certificates are optional for the handshake and required by the application: so whoever has none gets an answer that
+says so, and whoever has one of another authority is refused by TLS itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from sensecrypt.errors import CertificateError, Refused
+from sensecrypt.keyservice.http.certificates import identity_of
+from sensecrypt.keyservice.http.connections import Connections, Peer
+
+
+class CertifiedProtocol(H11Protocol):
+    """HTTP/1.1 that puts the verified certificate of its peer, if any, into every request's state.
+
+    It takes its place among the connections once the handshake is done, and ends if a request's header does not
+    arrive in time.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        state: ServerState,
+        *,
+        peer: Peer,
+        connections: Connections,
+        header_seconds: float,
+    ) -> None:
+        """For one connection."""
+        super().__init__(config, state, {})
+        self._peer, self._connections, self._header_seconds = peer, connections, header_seconds
+        self._header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Read the certificate once a connection, and see whether there is a place for its holder."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("ssl_object")
+        certificate = None if peer is None else peer.getpeercert(binary_form=True)
+        self.app_state = {"certificate": certificate, "abort": transport.abort}
+        self._peer.drop, self._peer.is_busy = transport.abort, self._is_busy
+        if self._connections.settle(self._peer, _holder(certificate)):
+            self._await_header()
+        else:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request: of one whose header is not whole, the time runs from its first byte."""
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:
+            self._stop_timer()
+        elif not self._is_busy() and self._header_timer is None:
+            self._await_header()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place up."""
+        self._stop_timer()
+        self._connections.leave(self._peer)
+        super().connection_lost(exc)
+
+    def _is_busy(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _await_header(self) -> None:
+        self._header_timer = self.loop.call_later(self._header_seconds, self.transport.abort)
+
+    def _stop_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+
+def _holder(certificate: bytes | None) -> str | None:
+    """Whose share a connection is of; a certificate without a role is as good as none."""
+    if certificate is None:
+        return None
+    try:
+        who = identity_of(certificate)
+    except Refused:
+        return None
+    return f"{who.role} {who.name}"
+
+
+def server_context(
+    certificate: Path, key: Path, authority: Path, *, on_failure: Callable[[str], None]
+) -> ssl.SSLContext:
+    """TLS 1.3 that verifies client certificates against `authority` and tells why a handshake failed.
+
+    Args:
+        certificate: the server's own.
+        key: its key.
+        authority: who issues certificates of clients.
+        on_failure: called with the reason, in the event loop's thread.
+    """
+
+    class Watched(ssl.SSLObject):
+        """Tells of failures that asyncio keeps to itself: to us, and by TLS's own alert to the peer."""
+
+        _failure: ssl.SSLError | None = None
+
+        def do_handshake(self) -> None:
+            if self._failure is not None:
+                raise self._failure
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as error:
+                self._failure = error
+                on_failure(str(getattr(error, "verify_message", None) or error.reason))
+                # asyncio would close without sending the alert. Told to wait, it sends it, and then asks once more.
+                raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the alert is to be sent first") from None
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.sslobject_class = Watched
+    try:
+        context.load_cert_chain(certificate, key, password="")
+        context.load_verify_locations(authority)
+    except (OSError, ValueError):
+        fix = "check the three files: sensecrypt pki init and issue make them"
+        raise CertificateError(str(certificate), "and its key and authority cannot be loaded", fix) from None
+    return context

@@ -1,0 +1,97 @@
+"""The process that holds the secret keys, and does nothing but make keys and decrypt.
+
+It has no network and no database: it talks to the service that started it over a socket pair and ends with it. So no
+secret key is ever in the memory of the process that parses requests, decrypting delays no answer, and workers can be
+forked safely, as this process has one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensecrypt.crypto.keyfile import AnySecretKey, read_secret, write_secret
+from sensecrypt.crypto.keys import generate_keypair
+from sensecrypt.crypto.secret import SecretKey
+from sensecrypt.errors import InvalidInput, SenseCryptError
+from sensecrypt.keyservice.http.processes import forbid_core_dumps
+from sensecrypt.protocol.envelope import seal, unseal_any
+
+_MOST_KEYS = 16  # kept in memory; each is read again when it is needed again
+
+
+class Vault:
+    """Keys by file, opened with one passphrase."""
+
+    def __init__(self, passphrase: str) -> None:
+        """Nothing is read yet."""
+        self._passphrase = passphrase
+        self._keys: dict[str, AnySecretKey] = {}
+
+    def answer(self, request: bytes) -> bytes:
+        """Do what a request says; whatever goes wrong is an answer as well."""
+        try:
+            fields, arrays = unseal_any(request, "request")
+            if fields["do"] == "generate":
+                self._generate(fields["path"], fields["profile"])
+                return seal("done", {}, {})
+            if fields["do"] == "forget":
+                self._keys.pop(fields["path"], None)
+                return seal("done", {}, {})
+            key = self._key(fields["path"])
+            options = {"constant_time": True} if int(fields["constant_time"]) and isinstance(key, SecretKey) else {}
+            count, workers = int(fields["count"]), int(fields["workers"])
+            values = key.decrypt(arrays["ciphertexts"], count, workers=workers, **options)
+            return seal("done", {}, {"values": values.astype(np.int64)})
+        except InvalidInput as error:
+            told = {"argument": error.argument, "problem": error.problem, "fix": error.fix}
+            return seal("failed", {"error": type(error).__name__, **told}, {})
+        except Exception as error:  # also a SenseCryptError without parts; never its text: it might tell a secret
+            kind = type(error).__name__ if isinstance(error, SenseCryptError) else "internal"
+            return seal("failed", {"error": kind, "argument": "", "problem": "", "fix": ""}, {})
+
+    def _generate(self, path: str, profile: str) -> None:
+        _, secret = generate_keypair(profile)
+        write_secret(Path(path), secret, self._passphrase)
+
+    def _key(self, path: str) -> AnySecretKey:
+        if path not in self._keys:
+            if len(self._keys) >= _MOST_KEYS:
+                self._keys.pop(next(iter(self._keys)))
+            self._keys[path] = read_secret(path, self._passphrase)
+        return self._keys[path]
+
+
+def serve(connection: Connection) -> None:
+    """Answer requests until the other side is gone."""
+    vault = Vault(connection.recv_bytes().decode("utf-8", "surrogatepass"))
+    while True:
+        connection.send_bytes(vault.answer(connection.recv_bytes()))
+
+
+def main(handle: int) -> None:
+    """The process: ends when the service does, even in the middle of a decryption."""
+    forbid_core_dumps()  # again: a new program may be dumped
+    parent = os.getppid()
+
+    def watch(*_: Any) -> None:
+        if os.getppid() != parent:
+            os._exit(1)
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service, which shares our terminal, ends us itself
+    signal.signal(signal.SIGALRM, watch)
+    signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
+    try:
+        serve(Connection(handle))
+    except (EOFError, OSError):
+        return
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

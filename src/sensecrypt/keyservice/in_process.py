@@ -1,0 +1,197 @@
+"""A key service inside the coordinator's process, for runs on one machine: the same rules, nothing kept on disk.
+
+One process then holds everything, so it protects nobody from whoever runs it. `InProcessKeyService` is what the
+coordinator talks to, `client` gives what one client does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt import checks
+from sensecrypt.crypto.scheme import EncryptionKey
+from sensecrypt.errors import Rejected
+from sensecrypt.protocol.answers import Acknowledgement
+from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.ledger import Ranking
+from sensecrypt.protocol.places import Place, place_of
+from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.sumrules import SumRules
+from sensecrypt.protocol.updates import moved_after
+
+Vector = npt.NDArray[np.float32]
+_KEPT_ROUNDS = 2  # sensitivities are of the round after, and a model of the round before
+
+
+class InProcessKeyService:
+    """The key server of one run, with what it hands out."""
+
+    def __init__(
+        self,
+        server: KeyServer,
+        public: EncryptionKey,
+        *,
+        clients: int,
+        rules: SumRules,
+        first: npt.NDArray[np.bool_] | None,
+        slot_order: bool,
+        workers: int,
+    ) -> None:
+        """For one run.
+
+        Args:
+            server: holds the key and the rules for sums.
+            public: what the others encrypt with.
+            clients: members of the run, numbered from 0.
+            rules: which members' weights follow from.
+            first: parameters that come first in every order.
+            slot_order: whether an order says which slot holds which parameter; else it only ranks them.
+            workers: processes that decrypt.
+        """
+        self._server, self._public, self._rules, self._first = server, public, rules, first
+        self._clients, self.slot_order, self._workers = clients, slot_order, workers
+        self._samples: dict[int, int] = {}
+        self._rounds: dict[Place, Round] = {}
+        self._moved: dict[int, tuple[Place | None, Vector]] = {}  # by cluster, after its latest round
+        self._rankings: dict[int, Ranking] = {}
+
+    # What the aggregator asks for.
+
+    def run(self, _run: str) -> dict[str, Any]:
+        """The release rules, and the members by number."""
+        return {**asdict(self._rules), "names": {str(client): f"client-{client}" for client in range(self._clients)}}
+
+    def public_key(self, _run: str) -> EncryptionKey:
+        """What everybody encrypts with."""
+        return self._public
+
+    def samples(self, _run: str) -> dict[int, int]:
+        """How many samples each client reported."""
+        return dict(self._samples)
+
+    def register_round(self, round_: Round) -> None:
+        """Keep a round, and those of its cluster that are not long over."""
+        kept = {
+            place: known
+            for place, known in self._rounds.items()
+            if place.cluster != round_.cluster or place.number >= round_.number - _KEPT_ROUNDS
+        }
+        self._rounds = {**kept, place_of(round_): round_}
+
+    def receipts(self, round_: Round) -> list[int]:
+        """Whose receipts have arrived; where clients share the key there are none, and nobody is missed."""
+        return self._server.signed(round_)
+
+    def open(self, aggregate: bytes, round_: Round) -> Acknowledgement:
+        """Decrypt, verify, and keep what members may fetch."""
+        opened = self._server.open(aggregate, round_, workers=self._workers)
+        if round_.purpose == "sensitivity":
+            ranking = self._server.ranking_from(round_, opened, first=self._first)
+            self._rankings[round_.cluster] = ranking
+            if self.slot_order:
+                self._server.keep_ranking(round_, ranking)
+        else:
+            _, before = self._moved.get(round_.cluster, (None, None))
+            self._moved[round_.cluster] = (place_of(round_), moved_after(before, opened, round_))
+        return Acknowledgement(opened.contributors, opened.weight, opened.cost)
+
+    # What one client asks for.
+
+    def client(self, number: int) -> ClientView:
+        """The key service as that client sees it."""
+        return ClientView(self, number)
+
+    def _round(self, place: Place, client: int) -> Round:
+        """A round of the client's own, or the one that gave its cluster the model that it starts from."""
+        round_ = self._rounds.get(place)
+        own = any(client in known.weights for at, known in self._rounds.items() if at.cluster == place.cluster)
+        if round_ is None or not own:
+            raise Rejected("no such round, or one of others", code="not-a-member")
+        return round_
+
+    # What a run on one machine keeps and shows: nobody else has it.
+
+    def moved(self, cluster: int) -> Vector | None:
+        """How far a cluster has moved; None: it has not."""
+        return self._moved[cluster][1] if cluster in self._moved else None
+
+    def ranking(self, cluster: int) -> Ranking | None:
+        """A cluster's latest order."""
+        return self._rankings.get(cluster)
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """What a run that is resumed needs again."""
+        tensors: dict[str, npt.NDArray[Any]] = {}
+        for cluster, (_, moved) in self._moved.items():
+            tensors[f"moved-{cluster}"] = moved
+        for cluster, ranking in self._rankings.items():
+            tensors |= {f"order-{cluster}": ranking.order, f"profile-{cluster}": ranking.profile}
+        return tensors
+
+    def restore(
+        self, run: str, state: Mapping[str, npt.NDArray[Any]], latest: Mapping[int, Round], samples: Mapping[int, int]
+    ) -> None:
+        """Go on from what `state` returned; see `VolatileKeyService`."""
+        self._samples = dict(samples)
+        for cluster, round_ in latest.items():
+            self._rounds[place_of(round_)] = round_
+            self._moved[cluster] = (place_of(round_), state[f"moved-{cluster}"])
+        for name in state:
+            kind, _, number = name.partition("-")
+            if kind == "order":
+                ranking = Ranking(state[name], state[f"profile-{number}"])
+                self._rankings[int(number)] = ranking
+                if self.slot_order:
+                    self._server.restore_order(run, int(number), ranking.order, ranking.profile)
+
+
+class ClientView:
+    """What one client may ask for."""
+
+    def __init__(self, service: InProcessKeyService, number: int) -> None:
+        """Of that client."""
+        self._service, self._number = service, number
+
+    def run(self, run: str) -> dict[str, Any]:
+        """The release rules, and this client's number."""
+        return {**self._service.run(run), "client": self._number}
+
+    def public_key(self, run: str) -> EncryptionKey:
+        """What everybody encrypts with."""
+        return self._service.public_key(run)
+
+    def tell_samples(self, _run: str, samples: int) -> None:
+        """The first report counts."""
+        self._service._samples.setdefault(self._number, samples)
+
+    def turn_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
+        """The sketch, rotated."""
+        return self._service._server.turn(run, row)
+
+    def round(self, place: Place) -> Round:
+        """A round of this client's."""
+        return self._service._round(place, self._number)
+
+    def receipt_seed(self, round_: Round) -> bytes:
+        """The members' shared seed."""
+        return self._service._server.receipt_seed(round_)
+
+    def ranking(self, round_: Round) -> Ranking | None:
+        """The cluster's latest order."""
+        return self._service.ranking(round_.cluster)
+
+    def send_receipt(self, receipt: bytes, round_: Round) -> None:
+        """Hand in a receipt."""
+        self._service._server.take_receipt(receipt, round_, sender=self._number)
+
+    def moved(self, round_: Round) -> Vector:
+        """How far this client's cluster has moved."""
+        place, moved = self._service._moved.get(round_.cluster, (None, None))
+        if moved is None or place != place_of(round_):
+            raise Rejected("this round has no opened model", code="not-opened")
+        return moved

@@ -1,0 +1,250 @@
+"""What coordinator and clients tell each other besides uploads: challenges, enrolments, assignments, facts."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sensecrypt import checks
+from sensecrypt.algo.sketching import SEED_BYTES
+from sensecrypt.errors import Rejected
+from sensecrypt.protocol.envelope import seal, unseal
+
+_SECONDS = {
+    *("train_seconds", "sensitivity_seconds", "pass_seconds", "select_seconds"),
+    *("seal_seconds", "encrypt_seconds", "ahead_seconds"),
+    *("order_seal_seconds", "order_encrypt_seconds", "order_ahead_seconds"),
+}
+_COUNTS = {"bytes_up", "bytes_down", "encrypted_blocks", "order_blocks"}
+_SHARES = {"encrypted_share", "coverage", "budget", "accuracy"}
+_MOST_SECONDS, _MOST, _MOST_BITS = 1e6, 2**40, 64.0
+_SEALING = {"seal_seconds", "encrypt_seconds", "encrypted_blocks", "ahead_seconds"}
+_ORDERING = {"order_seal_seconds", "order_encrypt_seconds", "order_blocks", "order_ahead_seconds"}
+NEEDED = {  # what a reply of each kind must tell: budgets and tables are made of it
+    "enrol": set[str](),
+    "rank": {"sensitivity_seconds", "bytes_up", *_ORDERING},
+    "train": {
+        *("train_seconds", "sensitivity_seconds", "select_seconds", "bytes_up", *_SEALING),
+        *("encrypted_share", "coverage", "budget", "decided_by", "feasible"),
+    },
+    "finish": set[str](),
+}
+_WORDS = {"decided_by"}
+_REASON = "failure"  # why a client sends a zero update, where facts stay on one machine
+_FLAGS = {"feasible", "clipped"}
+_LONGEST_WORD = 40
+_LEAST_DEVICE, _MOST_DEVICE = 1e-3, 1e5  # processors, megabytes a second
+Header = dict[str, str | int]
+Parts = Mapping[str, bytes]  # a message
+Record = dict[str, Any]
+FAILURE = "failure"  # the one part of a reply that says why there is no other
+_LONGEST_FAILURE = 400
+_ENROLMENT = {"size": int, "initial": str, "clip": str, "cpus": str, "bandwidth": str}
+_MOST_CLIP = 1e6
+_ASSIGNMENT = {"cluster": int, "number": int, "attempt": int, "budget": str, "start": str, "refresh": int}
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """The aggregator asks a node who it is.
+
+    Attributes:
+        nonce: to be signed.
+    """
+
+    nonce: str
+
+    def to_bytes(self) -> bytes:
+        """The message."""
+        return seal("challenge", {"nonce": self.nonce}, {})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Challenge:
+        """Read a message, or raise `Rejected`."""
+        fields, _ = unseal(data, "challenge", header={"nonce": str}, tensors={})
+        return cls(fields["nonce"])
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """The aggregator asks a node that has proven which client it is to enrol.
+
+    Attributes:
+        sketch_seed: of the sketches that describe clients' data; the key service rotates these for the aggregator.
+    """
+
+    sketch_seed: bytes
+
+    def to_bytes(self) -> bytes:
+        """The message."""
+        return seal("invitation", {"sketch_seed": self.sketch_seed.hex()}, {})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Invitation:
+        """Read a message, or raise `Rejected`."""
+        fields, _ = unseal(data, "invitation", header={"sketch_seed": str}, tensors={})
+        try:
+            seed = bytes.fromhex(fields["sketch_seed"])
+        except ValueError:
+            seed = b""
+        if len(seed) != SEED_BYTES:
+            raise Rejected("an invitation without a seed")
+        return cls(seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Enrolment:
+    """What a client says of itself before the first round.
+
+    Attributes:
+        size: parameters of its model.
+        initial: SHA-256 of its initial model, which all clients must share.
+        clip: the bound on its updates that follows from that model and the settings; None: it sends weights.
+        row: what describes its data for clustering; empty where there is none.
+        cpus: of its device, if it tells.
+        bandwidth: likewise.
+    """
+
+    size: int
+    initial: str
+    clip: float | None
+    row: checks.FloatVector
+    cpus: float | None = None
+    bandwidth: float | None = None
+
+    def to_bytes(self) -> bytes:
+        """The message."""
+        optional = {name: _optional(getattr(self, name)) for name in ("clip", "cpus", "bandwidth")}
+        header: Header = {"size": self.size, "initial": self.initial, **optional}
+        return seal("enrolment", header, {"row": self.row.astype("<f8")})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Enrolment:
+        """Read a message, or raise `Rejected`."""
+        fields, arrays = unseal(data, "enrolment", header=_ENROLMENT, tensors={"row": (np.dtype("<f8"), 1)})
+        device = {key: _read_optional(fields[key]) for key in ("cpus", "bandwidth")}
+        clip = _read_optional(fields["clip"])
+        if clip is not None and not 0 < clip <= _MOST_CLIP:
+            raise Rejected("an enrolment with an impossible bound on updates")
+        if not 0 < fields["size"] <= _MOST:
+            raise Rejected("an enrolment without parameters, or with impossibly many")
+        if not all(each is None or _LEAST_DEVICE <= each <= _MOST_DEVICE for each in device.values()):
+            raise Rejected(f"an enrolment with a device outside {_LEAST_DEVICE:g} to {_MOST_DEVICE:g}")
+        if not (np.abs(arrays["row"]) < _MOST).all():
+            raise Rejected("an enrolment with an impossible description")
+        return cls(fields["size"], fields["initial"], clip, arrays["row"], **device)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What one client is to do in one round.
+
+    Attributes:
+        cluster: the client's.
+        number: of the round.
+        attempt: how often it was started before.
+        budget: α.
+        start: number and attempt of the round whose model to start from; None: the initial model.
+        refresh: whether sensitivities are to be sent, too, for a new order.
+    """
+
+    cluster: int
+    number: int
+    attempt: int
+    budget: float
+    start: tuple[int, int] | None
+    refresh: bool
+
+    def to_bytes(self) -> bytes:
+        """The message."""
+        start = "" if self.start is None else f"{self.start[0]},{self.start[1]}"
+        header: Header = {"cluster": self.cluster, "number": self.number, "attempt": self.attempt, "start": start}
+        return seal("assignment", {**header, "budget": float(self.budget).hex(), "refresh": int(self.refresh)}, {})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Assignment:
+        """Read a message, or raise `Rejected`."""
+        fields, _ = unseal(data, "assignment", header=_ASSIGNMENT, tensors={})
+        try:
+            number, attempt = map(int, fields["start"].split(",")) if fields["start"] else (-1, 0)
+            budget = float.fromhex(fields["budget"])
+        except (ValueError, OverflowError):
+            raise Rejected("an assignment that cannot be read") from None
+        if not 0 <= budget <= 1:
+            raise Rejected("an assignment with an impossible budget")
+        start = (number, attempt) if fields["start"] else None
+        return cls(fields["cluster"], fields["number"], fields["attempt"], budget, start, bool(fields["refresh"]))
+
+
+def facts_to_bytes(facts: Record) -> bytes:
+    """What a client's part of a round took, as a message."""
+    return seal("facts", {"facts": json.dumps(facts)}, {})
+
+
+def facts_from_bytes(data: bytes, kind: str) -> Record:
+    """All facts that a reply of this kind has, with possible values, or `Rejected`."""
+    fields, _ = unseal(data, "facts", header={"facts": str}, tensors={})
+    try:
+        facts: Any = json.loads(fields["facts"])
+    except (ValueError, RecursionError):
+        facts = None
+    if not isinstance(facts, dict):
+        raise Rejected("facts that cannot be read")
+    for name, value in facts.items():
+        if not _is_possible(name, value):
+            raise Rejected(f"an impossible fact {name[:20]!r}")
+    if missing := NEEDED[kind] - facts.keys():
+        raise Rejected(f"facts without {min(missing)}")
+    return facts
+
+
+def _is_possible(name: str, value: Any) -> bool:
+    if name in _COUNTS:
+        return type(value) is int and 0 <= value <= _MOST
+    highest = {**dict.fromkeys(_SECONDS, _MOST_SECONDS), **dict.fromkeys(_SHARES, 1.0), "mi": _MOST_BITS}.get(name)
+    if highest is not None:
+        return (type(value) in (int, float) and 0 <= value <= highest) or (name == "mi" and value is None)
+    if name in _WORDS:
+        return isinstance(value, str) and len(value) <= _LONGEST_WORD and value.isprintable()
+    if name == _REASON:
+        return isinstance(value, str)
+    if name == "layers":
+        return isinstance(value, dict) and all(map(_is_pair, value.values()))
+    return name in _FLAGS and isinstance(value, bool)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(_is_possible("bytes_up", each) for each in value)
+
+
+def require_parts(parts: Parts, *, needed: Set[str], allowed: Set[str] = frozenset()) -> Parts:
+    """The parts of a message, or `Rejected`: all that are `needed`, and none but those and the `allowed`."""
+    if set(parts) == {FAILURE}:
+        raise Rejected(printable(parts[FAILURE][:_LONGEST_FAILURE].decode(errors="replace")))
+    if not needed <= set(parts) or not set(parts) <= needed | allowed:
+        raise Rejected(f"a message with the parts {printable(', '.join(sorted(parts))[:80])}")
+    return parts
+
+
+def printable(text: str) -> str:
+    """Somebody else's words, for logs and tables: one line, nothing that a terminal would obey."""
+    return "".join(character if character.isprintable() else "·" for character in text)
+
+
+def _optional(value: float | None) -> str:
+    return "" if value is None else float(value).hex()
+
+
+def _read_optional(text: str) -> float | None:
+    try:
+        value = float.fromhex(text) if text else None
+    except (ValueError, OverflowError):
+        raise Rejected("a number that cannot be read") from None
+    if value is not None and not math.isfinite(value):
+        raise Rejected("a number that is not finite")
+    return value

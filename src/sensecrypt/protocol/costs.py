@@ -1,0 +1,56 @@
+"""What cryptography costs: seconds of work on one core and ciphertexts, per operation, returned with each result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sensecrypt.worktime import work_seconds
+
+Operation = Literal["encrypt", "add", "decrypt", "multiply", "add_plain"]
+
+
+@dataclass
+class Cost:
+    """What was spent on cryptography.
+
+    Attributes:
+        seconds: of work on one core, per operation.
+        blocks: ciphertexts, per operation.
+        ahead_seconds: of work on randomness that was made before it was needed.
+    """
+
+    seconds: dict[Operation, float] = field(default_factory=dict)
+    blocks: dict[Operation, int] = field(default_factory=dict)
+    ahead_seconds: float = 0.0
+
+    @property
+    def total_seconds(self) -> float:
+        """Of all operations, randomness included."""
+        return sum(self.seconds.values()) + self.ahead_seconds
+
+    @contextmanager
+    def of(self, operation: Operation, blocks: int) -> Iterator[None]:
+        """Count what happens inside as that operation on so many ciphertexts."""
+        start = work_seconds()
+        yield
+        self._count(operation, work_seconds() - start, blocks)
+
+    def include(self, other: Cost) -> None:
+        """Add another cost to this one."""
+        for operation, seconds in other.seconds.items():
+            self._count(operation, seconds, other.blocks[operation])
+        self.ahead_seconds += other.ahead_seconds
+
+    def facts(self, names: Mapping[Operation, tuple[str, str]]) -> dict[str, float]:
+        """Seconds and ciphertexts under the names that records have for them."""
+        found: dict[str, float] = {}
+        for operation, (seconds, blocks) in names.items():
+            found |= {seconds: self.seconds.get(operation, 0.0), blocks: self.blocks.get(operation, 0)}
+        return found
+
+    def _count(self, operation: Operation, seconds: float, blocks: int) -> None:
+        self.seconds[operation] = self.seconds.get(operation, 0.0) + seconds
+        self.blocks[operation] = self.blocks.get(operation, 0) + blocks

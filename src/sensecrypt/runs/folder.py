@@ -1,0 +1,157 @@
+"""A run on disk: its configuration, a line of JSON a client and round, a checkpoint, the final models.
+
+Everything is written whole or not at all, so that a run killed at any point resumes from its last complete round.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt.config import RunConfig, make_config, to_settings
+from sensecrypt.simulation.clock import Prices
+from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
+from sensecrypt.files import write_whole
+from sensecrypt.protocol.envelope import seal, unseal_any
+
+VERSION = 2
+
+
+class RunFolder:
+    """The folder of one run."""
+
+    def __init__(self, path: Path) -> None:
+        """An existing or a new folder."""
+        self.path = path
+
+    @property
+    def records_path(self) -> Path:
+        """A line of JSON for each client and round."""
+        return self.path / "records.jsonl"
+
+    def exists(self) -> bool:
+        """Whether a run is here."""
+        return (self.path / "run.json").exists()
+
+    def refuse_existing(self) -> None:
+        """Raise if a run is here already."""
+        if self.exists():
+            fix = "choose another folder, or continue it with --resume"
+            raise InvalidInput(str(self.path), "holds a run already", fix)
+
+    def create(self, config: RunConfig) -> None:
+        """Start a new run here."""
+        self.refuse_existing()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(str(self.path), f"cannot be made ({error.strerror})", "choose another folder") from None
+        self.write("run.json", json.dumps({"version": VERSION, "config": to_settings(config)}, indent=1).encode())
+
+    def read_config(self) -> RunConfig:
+        """The configuration of the run that is here."""
+        try:
+            run = json.loads((self.path / "run.json").read_text())
+        except (OSError, ValueError):
+            raise InvalidInput(str(self.path), "holds no run", "check the path, or start a run there first") from None
+        if run.get("version") != VERSION:
+            raise InvalidInput(
+                str(self.path), f"is a run of version {run.get('version')}", "use the version that made it"
+            )
+        return make_config({"weighting": "client", **run["config"]})  # as runs were before there was a choice
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file atomically."""
+        write_whole(self.path / name, data)
+
+    def save_prices(self, prices: Prices | None) -> None:
+        """What a calibrated run charges, so that it goes on at the same prices."""
+        if prices is not None:
+            self.write("prices.json", json.dumps(vars(prices)).encode())
+
+    def load_prices(self) -> Prices | None:
+        """What was saved, if anything."""
+        try:
+            return Prices(**json.loads((self.path / "prices.json").read_text()))
+        except OSError:
+            return None
+
+    def keep_message(self, round_number: int, name: str, data: bytes) -> None:
+        """Keep what a party received in a round."""
+        place = self.path / "messages" / f"round-{round_number}"
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            (self.path / "messages").chmod(0o700)
+        except OSError as error:
+            raise SenseCryptError(f"{place} cannot be made: {error.strerror}; free some space") from None
+        RunFolder(place).write(f"{name}.safetensors", data)
+
+    def message(self, round_number: int, name: str) -> bytes:
+        """What was kept."""
+        try:
+            return (self.path / "messages" / f"round-{round_number}" / f"{name}.safetensors").read_bytes()
+        except OSError:
+            if not (self.path / "messages").exists():
+                fix = "run again with --set messages=keep"
+                raise InvalidInput(str(self.path), "is a run whose messages were not kept", fix) from None
+            problem = f"has no message {name} of round {round_number}"
+            raise InvalidInput(str(self.path), problem, "name a round and a client that took part in it") from None
+
+    def save_checkpoint(self, header: Mapping[str, str | int], tensors: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Replace the checkpoint."""
+        self.write("checkpoint.safetensors", seal("checkpoint", header, tensors))
+
+    def load_checkpoint(self) -> tuple[dict[str, str], dict[str, npt.NDArray[Any]]] | None:
+        """The last complete round, if there is one."""
+        path = self.path / "checkpoint.safetensors"
+        if not path.exists():
+            return None
+        try:
+            return unseal_any(path.read_bytes(), "checkpoint")
+        except (Rejected, OSError) as error:
+            raise InvalidInput(
+                str(path), f"cannot be used ({error})", "start the run again in another folder"
+            ) from None
+
+    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Add lines to the records."""
+        try:
+            with self.records_path.open("a") as file:
+                file.writelines(json.dumps(record) + "\n" for record in records)
+        except OSError as error:
+            raise SenseCryptError(f"{self.records_path} cannot be written: {error.strerror}; free some space") from None
+
+    def records(self) -> list[dict[str, Any]]:
+        """All complete lines."""
+        if not self.records_path.exists():
+            return []
+        lines = self.records_path.read_text().split("\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def forget_from(self, round_number: int) -> None:
+        """Drop the records of rounds that will be played again."""
+        kept = [record for record in self.records() if record["round"] < round_number]
+        self.write("records.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
+
+    def save_models(
+        self, vectors: Sequence[npt.NDArray[np.float32]], layout: Sequence[tuple[str, tuple[int, ...]]]
+    ) -> None:
+        """The final model of each cluster, with the names and shapes of its tensors."""
+        for cluster, vector in enumerate(vectors):
+            self.save_model(cluster, vector, layout)
+
+    def save_model(
+        self, cluster: int, vector: npt.NDArray[np.float32], layout: Sequence[tuple[str, tuple[int, ...]]]
+    ) -> None:
+        """The final model of one cluster."""
+        tensors, start = {}, 0
+        for name, shape in layout:
+            size = int(np.prod(shape))
+            tensors[name] = vector[start : start + size].reshape(shape)
+            start += size
+        self.write(f"model-{cluster}.safetensors", seal("model", {"cluster": cluster}, tensors))

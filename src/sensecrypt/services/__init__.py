@@ -1,1 +1,0 @@
-"""Parties of the protocol as network services."""

@@ -1,0 +1,1 @@
+"""Work that is charged instead of done, and clocks of devices that are not here."""

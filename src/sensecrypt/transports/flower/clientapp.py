@@ -1,0 +1,92 @@
+"""The ClientApp: each kind of message goes to the client, and comes back as its answer or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from sensecrypt.client.identity import Party, read_party
+from sensecrypt.client.joining import Load, join_run, require_terms
+from sensecrypt.client.problem import configured_share
+from sensecrypt.client.training import Fit, warm_up
+from sensecrypt.errors import InvalidInput, SenseCryptError
+from sensecrypt.protocol.coordination import FAILURE, Challenge, Parts, require_parts
+from sensecrypt.transports.flower.proof import Statement, prove
+from sensecrypt.transports.flower.settings import read_settings
+from sensecrypt.transports.flower.wire import pack, unpack
+
+PARTY = "sensecrypt-party"  # the key of the node's configuration that names the party file
+
+
+def make_app(load: Load | None, *, fit: Fit | None) -> ClientApp:
+    """See `sensecrypt.transports.flower.client_app`."""
+    app = ClientApp()
+
+    def answer(message: Message, context: Context, kind: str) -> Message:
+        return _reply(message, lambda parts: _answer(context, load or configured_share, fit, kind, parts))
+
+    @app.query("prove")
+    def prove_(message: Message, context: Context) -> Message:
+        return _reply(message, lambda parts: _prove(context, parts))
+
+    @app.query("enrol")
+    def enrol(message: Message, context: Context) -> Message:
+        return answer(message, context, "enrol")
+
+    @app.train("rank")
+    def rank(message: Message, context: Context) -> Message:
+        return answer(message, context, "rank")
+
+    @app.train("propose")
+    def propose(message: Message, context: Context) -> Message:
+        return answer(message, context, "propose")
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        return answer(message, context, "train")
+
+    @app.query("finish")
+    def finish(message: Message, context: Context) -> Message:
+        return answer(message, context, "finish")
+
+    return app
+
+
+def _reply(message: Message, work: Callable[[Parts], Parts]) -> Message:
+    """What the work makes of a message, or why it failed."""
+    try:
+        parts = work(unpack(message.content))
+    except SenseCryptError as error:
+        parts = {FAILURE: str(error).encode()}
+    return Message(pack(parts), reply_to=message)
+
+
+def _prove(context: Context, parts: Parts) -> Parts:
+    challenge = Challenge.from_bytes(require_parts(parts, needed={"challenge"})["challenge"])
+    settings, party = read_settings(context.run_config), _party(context)
+    with party.connect() as dkms:
+        require_terms(settings.config, settings.run, party, dkms)
+    statement = Statement(settings.run, context.node_id, challenge.nonce)
+    return {"proof": prove(statement, certificate=party.certificate, key=party.key)}
+
+
+def _answer(context: Context, load: Load, fit: Fit | None, kind: str, parts: Parts) -> Parts:
+    needed = {"invitation"} if kind == "enrol" else {"assignment"}
+    require_parts(parts, needed=needed, allowed={"agreed"} if kind == "train" else set())
+    party, settings = _party(context), read_settings(context.run_config)
+    torch.set_num_threads(1)  # the same sums on every machine
+    warm_up()
+    with party.connect() as dkms:
+        return join_run(settings.config, settings.run, party, dkms, load, fit=fit).answer(kind, parts)
+
+
+def _party(context: Context) -> Party:
+    place = context.node_config.get(PARTY)
+    if not isinstance(place, str):
+        fix = f"start the SuperNode with --node-config '{PARTY}=\"/path/to/party.toml\"'"
+        raise InvalidInput(PARTY, "is not in this node's configuration", fix)
+    return read_party(Path(place))

@@ -1,0 +1,123 @@
+"""The ServerApp: the coordinator over Flower, and what came of the run for whoever submitted it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from sensecrypt.client.identity import Party, read_party
+from sensecrypt.coordinator import run as coordinator
+from sensecrypt.coordinator.checkpoint import RunState
+from sensecrypt.coordinator.context import Coordination
+from sensecrypt.coordinator.ports import Patience, Record
+from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
+from sensecrypt.files import make_folder
+from sensecrypt.keyservice.http.client import DkmsClient
+from sensecrypt.protocol.coordination import Assignment, facts_from_bytes, require_parts
+from sensecrypt.runs.fleetoutcome import write_outcome
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.transports.flower.settings import Settings, read_settings
+from sensecrypt.transports.flower.transport import FlowerTransport
+
+PARTY_VARIABLE = "SENSECRYPT_AGGREGATOR"  # names the party file, in the environment of SuperLink
+_LOG = logging.getLogger("sensecrypt.fleet")
+_DIGEST = re.compile(rb"[0-9a-f]{64}")
+
+
+def make_app() -> ServerApp:
+    """See `sensecrypt.transports.flower.server_app`."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        _LOG.setLevel(logging.INFO)
+        run_fleet(grid, read_settings(context.run_config), _own_party())
+
+    return app
+
+
+def run_fleet(grid: Grid, settings: Settings, party: Party) -> None:
+    """Play a run, or continue the one of that name; what came of it, also a failure, is in the run's folder."""
+    folder = RunFolder(party.state / settings.run)
+    make_folder(folder.path)
+    with _held(folder):
+        (folder.path / "outcome.json").unlink(missing_ok=True)
+        try:
+            with party.connect() as dkms:
+                _play(grid, settings, party, dkms, folder)
+        except SenseCryptError as error:
+            folder.write("outcome.json", json.dumps({"error": str(error)}).encode())
+            raise
+
+
+@contextlib.contextmanager
+def _held(folder: RunFolder) -> Iterator[None]:
+    """Hold the run: two ServerApps on one would get in each other's way."""
+    with (folder.path / "lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            problem = "is played by another ServerApp"
+            raise InvalidInput(str(folder.path), problem, "stop that one first: flwr stop") from None
+        yield
+
+
+def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder: RunFolder) -> None:
+    start = time.perf_counter()
+    members = {name: int(number) for number, name in dkms.run(settings.run)["names"].items()}
+    transport = FlowerTransport(grid, settings.run, members, party.authority)
+    patience = Patience(settings.enrol_seconds, settings.deadline)
+    run, state = coordinator.run(transport, dkms, folder, settings.config, name=settings.run, patience=patience)
+    records, digests = _finish(run, state)
+    folder.append(records)
+    write_outcome(folder, state.labels.tolist(), state.why, digests, time.perf_counter() - start)
+
+
+def _finish(run: Coordination, state: RunState) -> tuple[list[Record], list[str]]:
+    """Everybody who is there fetches its final model; accuracies, and each cluster's hash."""
+    requests = {}
+    for client in sorted(run.registry.present):
+        cluster = int(state.labels[client])
+        if cluster >= 0:
+            assignment = Assignment(cluster, state.next_round, 0, 0.0, state.start(cluster), refresh=False)
+            requests[client] = {"assignment": assignment.to_bytes()}
+    records: list[Record] = []
+    told: list[list[str]] = [[] for _ in range(state.clusters)]
+    for reply in run.transport.ask("finish", requests, seconds=run.patience.deadline):
+        client = reply.client
+        cluster = int(state.labels[client])
+        try:
+            parts = require_parts(reply.content, needed={"facts", "model_sha256"})
+            accuracy = facts_from_bytes(parts["facts"], "finish").get("accuracy")
+            if not _DIGEST.fullmatch(parts["model_sha256"]):
+                raise Rejected("a hash that is none")
+        except Rejected as error:
+            _LOG.warning("client %d did not finish: %s", client, error)
+            continue
+        told[cluster].append(parts["model_sha256"].decode())
+        if accuracy is not None:
+            records.append({"round": int(state.latest[cluster][0]), "evaluated": client, "accuracy": accuracy})
+    for cluster, digests in enumerate(told):
+        if len(set(digests)) > 1:
+            _LOG.warning("clients of cluster %d tell different models; do they run the same version?", cluster)
+    return records, [Counter(digests).most_common(1)[0][0] if digests else "" for digests in told]
+
+
+def _own_party() -> Party:
+    place = os.environ.get(PARTY_VARIABLE)
+    if not place:
+        fix = "set it to the aggregator's party file where SuperLink is started; see docs/deployment.md"
+        raise InvalidInput(PARTY_VARIABLE, "is not in the environment", fix)
+    return read_party(Path(place))

@@ -1,0 +1,74 @@
+"""A run's settings as Flower carries them: keys `sensecrypt.…` of the run configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sensecrypt import checks
+from sensecrypt.config import RunConfig, make_config
+from sensecrypt.errors import InvalidInput
+from sensecrypt.keyservice.names import NAME
+from sensecrypt.policies import get_policy
+
+PREFIX = "sensecrypt."
+SETTINGS = f"{PREFIX}settings."
+ENROL_SECONDS, DEADLINE = 300.0, 3600.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all parties of a run are told when it is submitted.
+
+    Attributes:
+        run: its name, as it is registered with the key service.
+        config: everything else that a run on one machine is told, too.
+        enrol_seconds: how long the ServerApp waits for clients before it starts with those that are there.
+        deadline: how many seconds it waits for the replies of a round.
+    """
+
+    run: str
+    config: RunConfig
+    enrol_seconds: float
+    deadline: float
+
+
+def read_settings(run_config: Mapping[str, Any]) -> Settings:
+    """The settings of a run; what a fleet cannot do is refused."""
+    told = {key.removeprefix(PREFIX): value for key, value in run_config.items() if key.startswith(PREFIX)}
+    inner = {key.removeprefix("settings."): told.pop(key) for key in list(told) if key.startswith("settings.")}
+    known = ("run", "enrol-seconds", "deadline")
+    for key in told:
+        if key not in known:
+            fix = f"the keys are {', '.join(PREFIX + name for name in known)}, and {SETTINGS}… for a run's settings"
+            raise InvalidInput(PREFIX + key, "is no key of a fleet's run", fix)
+    run = told.get("run")
+    if not isinstance(run, str) or not NAME.fullmatch(run):
+        raise InvalidInput(f"{PREFIX}run", f"is {run!r}", "name the run as it is registered with the key service")
+    config = make_config(inner)
+    refuse_local_only(config)
+    seconds = {
+        key: checks.number(PREFIX + key, told.get(key, usual), low=0.0, open_low=True)
+        for key, usual in (("enrol-seconds", ENROL_SECONDS), ("deadline", DEADLINE))
+    }
+    return Settings(run, config, seconds["enrol-seconds"], seconds["deadline"])
+
+
+def refuse_local_only(config: RunConfig) -> None:
+    """Raise for what only the engine on one machine can do."""
+    policy = get_policy(config.policy)
+    why = {
+        "policy": config.policy if policy.propose is not None or policy.ranks_by == "jacobian" else "",
+        "key_mode": config.key_mode if config.key_mode != "dkms" else "",
+        "crypto": config.crypto if config.crypto != "real" else "",
+        "messages": config.messages if config.messages == "keep" else "",
+        "weighting": config.weighting if config.weighting != "client" else "",
+    }
+    for setting, value in why.items():
+        if value:
+            instead = {"weighting": "set weighting=client", "key_mode": "set key_mode=dkms"}.get(
+                setting, "leave it out"
+            )
+            fix = f"use sensecrypt run, or {instead} in a fleet"
+            raise InvalidInput(setting, f"{value} is for one machine", fix)

@@ -7,6 +7,11 @@ mapped back to its old one here.
 
 from __future__ import annotations
 
+import atexit
+import functools
+import itertools
+import shutil
+import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,14 +34,14 @@ from sensecrypt.models import layout
 from sensecrypt.protocol.envelope import unseal_any
 from sensecrypt.services.pki import create_authority
 from tests.engines.flower.conftest import LoopFleet
-from tests.services.conftest import make_server
+from tests.services.conftest import Server, make_server
 
 Settings = Mapping[str, Any]
 Place = tuple[int, int]  # a round, and a client or a cluster
 
 # Of a calibrated run, whose times follow from them: powers of two, so that products are exact.
 _PRICES = Prices(encrypt=2**-7, add=2**-17, decrypt=2**-8, multiply=2**-12, add_plain=2**-15)
-_RUN = "golden"  # part of every message of a fleet, so its length counts
+_NUMBERS = itertools.count()
 _CONDITIONS = """\
 batches = "seeded"
 layouts = ["prefix", "blocks", "individual"]
@@ -145,27 +150,34 @@ def run_on_fleet(settings: Settings, folder: Path, *, lost: Collection[Place] = 
         lost: rounds and clients whose upload does not arrive.
     """
     torch.set_num_threads(1)  # as a run on one machine does
-    for name in ("pki", "parties"):
-        (folder / name).mkdir()
-    create_authority(folder / "pki")
-    server = make_server(folder / "service", folder / "pki", decryptions_per_minute=10_000)
-    server.start()
-    try:
-        app = _Listening(lost)
-        more = {"run": _RUN, "conditions": _CONDITIONS, "deadline": 1.0 if lost else 30.0}
-        fleet = LoopFleet(server, folder / "parties", dict(settings), app=app, **more)  # type: ignore[arg-type]
-        fleet.register()
-        outcome = fleet.play()
-    finally:
-        server.end()
+    run = f"golden-{next(_NUMBERS):03}"  # part of every message, so all names have the same length
+    server, app = _key_service(), _Listening(lost)
+    more = {"run": run, "conditions": _CONDITIONS, "deadline": 1.0 if lost else 30.0}
+    fleet = LoopFleet(server, folder, dict(settings), app=app, **more)  # type: ignore[arg-type]
+    fleet.register()
+    outcome = fleet.play()
+    assert "Traceback" not in server.stderr()
     names = [name for name, _ in layout(configured_problem(fleet.config).build())]
     models = []
     for cluster in range(max(outcome.labels) + 1):
         client = outcome.labels.index(cluster)
-        path = fleet.folder / f"state-client-{client}" / _RUN / f"model-{cluster}.safetensors"
+        path = fleet.folder / f"state-client-{client}" / run / f"model-{cluster}.safetensors"
         _, tensors = unseal_any(path.read_bytes(), "model")
         models.append(np.concatenate([tensors[name].reshape(-1) for name in names]))
     return Played(outcome.labels, outcome.model_sha256, models, outcome.accuracy, outcome.log, app.uploads)
+
+
+@functools.cache
+def _key_service() -> Server:
+    """One key service for all runs of this process: it takes longer to start than most runs."""
+    folder = Path(tempfile.mkdtemp(prefix="golden-"))
+    atexit.register(shutil.rmtree, folder)
+    (folder / "pki").mkdir()
+    create_authority(folder / "pki")
+    server = make_server(folder / "service", folder / "pki", decryptions_per_minute=10_000)
+    server.start()
+    atexit.register(server.end)  # before its folder is removed
+    return server
 
 
 class _Listening:

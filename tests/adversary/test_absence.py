@@ -7,14 +7,14 @@ nothing, and members were handed the list of who contributed.
 from __future__ import annotations
 
 import numpy as np
+from sensecrypt.engines import work
 
 from sensecrypt.algo.clipping import clip_bound
-from sensecrypt.engines import work
-from sensecrypt.transports.flower.wire import FAILURE
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.models import get_vector, set_vector
-from sensecrypt.protocol.updates import model_of
 from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.updates import model_of
+from sensecrypt.transports.flower.wire import FAILURE
 from tests.adversary.audited import opened
 from tests.adversary.test_conditions import ONE_CLASS, Wire
 from tests.engines.flower.conftest import dkms as dkms

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from sensecrypt.transports.flower import client_app
-from sensecrypt.transports.flower.wire import FAILURE, RECORD
 from sensecrypt.client.problem import configured_problem, configured_share
 from sensecrypt.errors import SenseCryptError
+from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.models import get_vector, mean_gradient
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.messages import Upload
 from sensecrypt.protocol.round import Round
-from sensecrypt.keyservice.http.client import DkmsClient
+from sensecrypt.transports.flower import client_app
+from sensecrypt.transports.flower.wire import FAILURE, RECORD
 from tests.engines.flower.conftest import LoopFleet
 from tests.engines.flower.conftest import dkms as dkms
 from tests.engines.flower.conftest import fleet as fleet

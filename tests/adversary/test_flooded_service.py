@@ -14,11 +14,11 @@ import pytest
 
 from sensecrypt import Mask
 from sensecrypt.errors import Refused
-from sensecrypt.protocol.client import seal_model
-from sensecrypt.protocol.round import Round
 from sensecrypt.keyservice.http.addresses import round_address
 from sensecrypt.keyservice.http.capacity import RESERVE
 from sensecrypt.keyservice.pki import create_authority
+from sensecrypt.protocol.client import seal_model
+from sensecrypt.protocol.round import Round
 from tests.adversary.flood import (
     Flood,
     descriptors,

@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+from sensecrypt.engines import work
 
 from sensecrypt.algo.clipping import clip_bound
-from sensecrypt.config import make_config
-from sensecrypt.engines import work
 from sensecrypt.client.problem import configured_problem
+from sensecrypt.config import make_config
 from sensecrypt.models import get_vector
 from sensecrypt.protocol.places import Place
 from tests.adversary.audited import opened

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from sensecrypt.errors import Refused
-from sensecrypt.protocol.places import place_of
 from sensecrypt.keyservice.pki import create_authority
+from sensecrypt.protocol.places import place_of
 from tests.services.conftest import Server, make_server
 from tests.services.rounds import Played
 

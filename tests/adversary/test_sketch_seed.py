@@ -10,9 +10,9 @@ from flwr.app import Message
 
 from sensecrypt.coordinator.checkpoint import sketch_seed
 from sensecrypt.protocol.coordination import Challenge
+from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower.proof import Statement, prove
 from sensecrypt.transports.flower.wire import RECORD, pack
-from sensecrypt.runs.folder import RunFolder
 from tests.engines.flower.conftest import LoopFleet
 from tests.engines.flower.conftest import dkms as dkms
 from tests.engines.flower.conftest import fleet as fleet

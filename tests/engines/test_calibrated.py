@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sensecrypt.engines.meter import Meter, MeteredKey
 
 from sensecrypt.config import make_config
 from sensecrypt.crypto.keys import generate_keypair
-from sensecrypt.simulation.nullcipher import TransparentKey, measure_prices
-from sensecrypt.simulation.clock import Prices
-from sensecrypt.transports.local.run import run_local
-from sensecrypt.engines.meter import Meter, MeteredKey
-from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, ValueDoesNotFit
 from sensecrypt.models import always_encrypt
 from sensecrypt.policies import POLICIES
 from sensecrypt.profiles import PROFILES
 from sensecrypt.protocol.envelope import unseal_any
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.simulation.clock import Prices
+from sensecrypt.simulation.nullcipher import TransparentKey, measure_prices
+from sensecrypt.transports.local.run import run_local
 from sensecrypt.types import Mask
 
 SMALL = {

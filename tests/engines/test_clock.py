@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensecrypt.algo.budget import deadline_budgets
-from sensecrypt.simulation.clock import Pace, Prices, RoundTime, Steps, answer_bandwidth, pace, round_times, total_seconds
 from sensecrypt.errors import InvalidInput
+from sensecrypt.simulation.clock import (
+    Pace,
+    Prices,
+    RoundTime,
+    Steps,
+    answer_bandwidth,
+    pace,
+    round_times,
+    total_seconds,
+)
 from sensecrypt.types import Device
 
 MB = 1_000_000

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from sensecrypt import Device, InvalidInput, federate
 from sensecrypt.config import make_config
-from sensecrypt.transports.local.run import run_local
 from sensecrypt.runs.folder import RunFolder
+from sensecrypt.transports.local.run import run_local
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SETTINGS = {"rounds": 2, "profile": "insecure-test", "workers": 1}

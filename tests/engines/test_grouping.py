@@ -7,9 +7,9 @@ import pytest
 
 from sensecrypt.config import make_config
 from sensecrypt.coordinator.grouping import group_clients
-from sensecrypt.transports.local.run import run_local
-from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidInput
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.transports.local.run import run_local
 
 ROWS = np.repeat(np.eye(3), [4, 4, 2], axis=0) + 0.01 * np.random.default_rng(0).standard_normal((10, 3))
 SMALL = {"clients": 7, "partition": "iid", "rounds": 1, "profile": "insecure-test", "workers": 1}

@@ -6,14 +6,14 @@ import logging
 
 import pytest
 from click.testing import CliRunner
+from sensecrypt.engines.keyring import make_keys
+from sensecrypt.engines.limits import warn_of_weights
 
 from sensecrypt.cli import main
 from sensecrypt.config import make_config
-from sensecrypt.engines.keyring import make_keys
-from sensecrypt.engines.limits import warn_of_weights
-from sensecrypt.transports.local.run import run_local
-from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidInput
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.transports.local.run import run_local
 
 SMALL = {"partition": "iid", "rounds": 1, "profile": "insecure-test", "workers": 1, "clustering": "none"}
 

@@ -12,14 +12,14 @@ import time
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from sensecrypt.engines import work
 from sklearn.metrics import adjusted_rand_score
 
 from sensecrypt.config import make_config
-from sensecrypt.engines import work
-from sensecrypt.transports.local.run import run_local
-from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.transports.local.run import run_local
 
 SMALL = {
     "clients": 8,

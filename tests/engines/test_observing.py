@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sensecrypt.config import make_config
-from sensecrypt.transports.local.run import run_local
 from sensecrypt.assess.observing import observe_run
-from sensecrypt.runs.folder import RunFolder
+from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput
 from sensecrypt.protocol.envelope import unseal_any
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.transports.local.run import run_local
 
 SMALL = {
     "clients": 6,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import nn
-
-from sensecrypt.config import make_config
 from sensecrypt.engines import work
 from sensecrypt.engines.meter import Meter, MeteredKey
 from sensecrypt.engines.work import World
+from torch import nn
+
+from sensecrypt.config import make_config
 from sensecrypt.models import get_vector
 from tests.crypto.conftest import keypair
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sensecrypt.engines.meter import Meter, MeteredKey
+from sensecrypt.engines.work import World, describe_data
 from sklearn.metrics import adjusted_rand_score
 
 from sensecrypt import cluster_clients, generate_keypair
-from sensecrypt.config import make_config
-from sensecrypt.engines.meter import Meter, MeteredKey
 from sensecrypt.client.problem import configured_problem
-from sensecrypt.engines.work import World, describe_data
+from sensecrypt.config import make_config
 from sensecrypt.models import get_vector
 
 DATA = Path(os.environ.get("SENSECRYPT_DATA", "nowhere"))

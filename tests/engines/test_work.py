@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sensecrypt.engines import work
+from sensecrypt.engines.meter import Meter, MeteredKey
 
 from sensecrypt import generate_keypair
 from sensecrypt.algo.dp import gaussian_sigma
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
-from sensecrypt.config import make_config
-from sensecrypt.engines import work
-from sensecrypt.engines.meter import Meter, MeteredKey
 from sensecrypt.client.problem import configured_problem
+from sensecrypt.config import make_config
 from sensecrypt.models import get_vector, mean_gradient, set_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile

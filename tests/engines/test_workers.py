@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sensecrypt.transports.local.workers import Workers
 from sensecrypt.errors import InvalidInput, WorkerDied
+from sensecrypt.transports.local.workers import Workers
 
 
 def tell(world, number):

@@ -15,10 +15,10 @@ from flwr.common.config import flatten_dict, validate_config
 from flwr.serverapp import ServerApp
 from torch import nn
 
-from sensecrypt.transports.flower.settings import read_settings
 from sensecrypt.client.problem import always_of
 from sensecrypt.fleet.registration import ranges
 from sensecrypt.models import get_vector
+from sensecrypt.transports.flower.settings import read_settings
 
 FOLDER = Path(__file__).parents[2] / "examples" / "flower-app"
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from sensecrypt.simulation.clock import Prices
 from sensecrypt.experiments import components
 from sensecrypt.experiments.components import OURS, STOCK, cells, draw, judge, step_rows
 from sensecrypt.experiments.specs import read_spec
+from sensecrypt.simulation.clock import Prices
 
 TIMES = {
     STOCK: {"training": 7.4, "sensitivity": 0.1, "selection": 13.0, "encryption": 87.0, "decryption": 9.0}

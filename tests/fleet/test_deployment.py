@@ -10,12 +10,12 @@ import time
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.transports.local.run import run_local
-from sensecrypt.runs.folder import RunFolder
 from sensecrypt.fleet import making, ports
 from sensecrypt.fleet.fleet import Fleet
 from sensecrypt.fleet.folder import Description, FleetFolder
 from sensecrypt.fleet.part import Part
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.transports.local.run import run_local
 
 SETTINGS = {
     "dataset": "digits",

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensecrypt.config import make_config
 from sensecrypt.client.problem import configured_problem
+from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput
 from sensecrypt.fleet import registration
 from sensecrypt.fleet.folder import Description
 from sensecrypt.fleet.registration import check_config, ranges
-from sensecrypt.models import always_encrypt
 from sensecrypt.keyservice.http.registry import Run
 from sensecrypt.keyservice.names import check_name
+from sensecrypt.models import always_encrypt
 
 
 @given(st.lists(st.booleans(), max_size=40))

@@ -8,10 +8,10 @@ import threading
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidInput, SenseCryptError, ServiceError, Unreachable
 from sensecrypt.fleet import flower, submit
 from sensecrypt.fleet.submit import Submitted
+from sensecrypt.runs.folder import RunFolder
 
 CONFIG = make_config({"clients": 2, "min_contributors": 2, "partition": "iid"})
 

@@ -22,17 +22,17 @@ import numpy.typing as npt
 import torch
 from flwr.app import Context, Message
 
+from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
-from sensecrypt.engines.clock import Prices
-from sensecrypt.engines.flower import client_app
-from sensecrypt.engines.flower.wire import unpack
-from sensecrypt.engines.local import run_local
-from sensecrypt.engines.problem import configured_problem
-from sensecrypt.engines.runfolder import RunFolder
 from sensecrypt.errors import Rejected
+from sensecrypt.keyservice.pki import create_authority
 from sensecrypt.models import layout
 from sensecrypt.protocol.envelope import unseal_any
-from sensecrypt.services.pki import create_authority
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.simulation.clock import Prices
+from sensecrypt.transports.flower import client_app
+from sensecrypt.transports.flower.wire import unpack
+from sensecrypt.transports.local.run import run_local
 from tests.engines.flower.conftest import LoopFleet
 from tests.services.conftest import Server, make_server
 
@@ -189,9 +189,8 @@ class _Listening:
 
     def __call__(self, message: Message, context: Context) -> Message:
         reply = self._app(message, context)
-        try:
-            parts = unpack(reply.content, needed={"upload", "facts"}, allowed={"sensitivity"})
-        except Rejected:
+        parts = unpack(reply.content)
+        if "upload" not in parts:
             return reply  # another kind of reply
         header, _ = unseal_any(parts["upload"], "upload")
         place = int(header["round"]), int(header["client"])

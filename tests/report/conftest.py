@@ -9,8 +9,8 @@ import pytest
 
 from sensecrypt.config import make_config
 from sensecrypt.coordinator.checkpoint import FleetState
-from sensecrypt.transports.local.run import run_local
 from sensecrypt.runs.folder import RunFolder
+from sensecrypt.transports.local.run import run_local
 
 SETTINGS = {"rounds": 3, "clients": 8, "profile": "insecure-test", "workers": 1, "partition": "categories:2"}
 

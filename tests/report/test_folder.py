@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import InvalidInput
 from sensecrypt.protocol.envelope import seal
 from sensecrypt.report.folder import read_folder, stamp
 from sensecrypt.report.runpage import run_page
+from sensecrypt.runs.folder import RunFolder
 
 
 def test_a_run_that_is_over(played):

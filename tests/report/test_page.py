@@ -8,17 +8,17 @@ from importlib import import_module, resources
 import numpy as np
 import pytest
 
-from sensecrypt.config import make_config
-from sensecrypt.simulation.clock import Steps
-from sensecrypt.runs.clientmap import flat_map
 from sensecrypt.client.layers import encrypted_by_layer
-from sensecrypt.runs.folder import RunFolder
+from sensecrypt.config import make_config
 from sensecrypt.report.folder import read_folder
 from sensecrypt.report.render import embed_json, render, render_main, security_policy
 from sensecrypt.report.runpage import run_page, waiting_page
 from sensecrypt.report.summary import command
 from sensecrypt.report.timeline import STEPS, bars
 from sensecrypt.report.vega import CLUSTERS
+from sensecrypt.runs.clientmap import flat_map
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.simulation.clock import Steps
 from sensecrypt.types import Mask
 
 EVIL = '</script><img src=x onerror="alert(1)"><!--<script>'

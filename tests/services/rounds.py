@@ -9,6 +9,7 @@ from dataclasses import fields
 import numpy as np
 
 from sensecrypt import Mask
+from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.answers import Acknowledgement
@@ -16,7 +17,6 @@ from sensecrypt.protocol.client import Sealed, seal_model, seal_sensitivity
 from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
-from sensecrypt.keyservice.http.client import DkmsClient
 from tests.services.conftest import CLIENTS, Server
 
 _names = itertools.count()

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sensecrypt.protocol.descriptions import describe_round
 from sensecrypt.keyservice.http.sealing import read_root
+from sensecrypt.protocol.descriptions import describe_round
 from tests.services.conftest import PASSPHRASE
 from tests.services.rounds import Played
 

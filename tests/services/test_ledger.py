@@ -9,12 +9,6 @@ import numpy as np
 import pytest
 
 from sensecrypt.errors import Rejected, ServiceError
-from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.ledger import Ledger, MemoryLedger, Ranking
-from sensecrypt.protocol.messages import Receipt
-from sensecrypt.protocol.opened import Opened
-from sensecrypt.protocol.pads import new_pad
-from sensecrypt.protocol.round import Round
 from sensecrypt.keyservice.http import sealing
 from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.folder import Folder
@@ -24,6 +18,12 @@ from sensecrypt.keyservice.http.openings import Openings
 from sensecrypt.keyservice.http.registry import Registry, place_of
 from sensecrypt.keyservice.http.sealing import Sealer
 from sensecrypt.keyservice.http.store import Store
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.ledger import Ledger, MemoryLedger, Ranking
+from sensecrypt.protocol.messages import Receipt
+from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.pads import new_pad
+from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
 WHO = Identity("client", "phone-0")

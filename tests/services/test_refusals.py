@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from sensecrypt.errors import CertificateError, Refused, Unreachable
-from sensecrypt.protocol.descriptions import describe_round
-from sensecrypt.protocol.round import Round
 from sensecrypt.keyservice.http.addresses import MESSAGE_TYPE, round_address
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.keyservice.pki import create_authority
+from sensecrypt.protocol.descriptions import describe_round
+from sensecrypt.protocol.round import Round
 from tests.services.conftest import Server, certificate, failed_handshakes, make_server, wait_for_handshake
 from tests.services.rounds import SAMPLES, Played
 

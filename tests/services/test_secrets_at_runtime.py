@@ -11,7 +11,6 @@ import gmpy2
 import pytest
 
 from sensecrypt.cli.passphrase import PASSPHRASE_VARIABLE, find_passphrase
-from sensecrypt.protocol.envelope import seal, unseal_any
 from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.policy import read_policy
@@ -21,6 +20,7 @@ from sensecrypt.keyservice.http.service import KeyService
 from sensecrypt.keyservice.http.store import Store
 from sensecrypt.keyservice.http.vault import Vault
 from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess
+from sensecrypt.protocol.envelope import seal, unseal_any
 from tests.services.conftest import PASSPHRASE
 from tests.services.test_vault import PHRASE, path  # noqa: F401  (a fixture)
 

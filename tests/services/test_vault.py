@@ -11,9 +11,9 @@ import pytest
 from sensecrypt.crypto import passphrase
 from sensecrypt.crypto.keyfile import read_secret, write_secret
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, WorkerDied
-from sensecrypt.protocol.envelope import seal, unseal_any
 from sensecrypt.keyservice.http.vault import Vault
 from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess, generate_key
+from sensecrypt.protocol.envelope import seal, unseal_any
 from tests.crypto.conftest import keypair
 
 PHRASE = "correct horse battery"

@@ -44,7 +44,7 @@ class PartedSum:
     def cost_with(self, *more: RoundSum) -> Cost:
         """Of everything that was added, and of these sums."""
         cost = Cost()
-        for each in (*self._sums, *more):
+        for each in (*self._sums, *(each for each in more if each not in self._sums)):
             cost.include(each.cost)
         return cost
 
@@ -57,6 +57,8 @@ class PartedSum:
     def total(self, *, without: int | None = None) -> RoundSum:
         """All parts, or all but one, as one sum."""
         parts = [self._sums[part] for part in self._counting() if part != without]
+        if len(self._sums) == 1 and parts:
+            return parts[0]
         total = RoundSum(self.round, self._public)
         for part in parts:
             total.absorb(part)

@@ -14,14 +14,14 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from sensecrypt.transports.flower import client_app
-from sensecrypt.runs.fleetoutcome import read_outcome
 from sensecrypt.client.identity import Party, read_party
-from sensecrypt.transports.flower.serverapp import run_fleet
-from sensecrypt.transports.flower.settings import SETTINGS, read_settings
-from sensecrypt.runs.outcome import Outcome
 from sensecrypt.client.problem import always_of, configured_problem
 from sensecrypt.models import get_vector
+from sensecrypt.runs.fleetoutcome import read_outcome
+from sensecrypt.runs.outcome import Outcome
+from sensecrypt.transports.flower import client_app
+from sensecrypt.transports.flower.serverapp import run_fleet
+from sensecrypt.transports.flower.settings import SETTINGS, read_settings
 from tests.services.conftest import Server, certificate, make_server, pki
 
 __all__ = ["pki"]

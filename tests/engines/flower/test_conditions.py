@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sensecrypt.config import make_config
 from sensecrypt.client.conditions import OUTSIDE, Conditions
 from sensecrypt.client.identity import read_party
+from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.round import Round

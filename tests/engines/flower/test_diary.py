@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sensecrypt.client.replayguard import Diary
-from sensecrypt.protocol.coordination import Assignment
 from sensecrypt.errors import Rejected
+from sensecrypt.protocol.coordination import Assignment
 
 FIRST = Assignment(0, 0, 0, 1.0, None, refresh=False)
 SECOND = Assignment(0, 1, 0, 1.0, (0, 0), refresh=False)

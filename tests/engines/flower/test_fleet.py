@@ -9,17 +9,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sensecrypt.engines import work
 
 from sensecrypt.algo.dp import gaussian_sigma
 from sensecrypt.config import make_config
-from sensecrypt.engines import work
+from sensecrypt.errors import InvalidInput, Refused, SenseCryptError
+from sensecrypt.protocol.client import seal_model
 from sensecrypt.protocol.coordination import Enrolment
+from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower.serverapp import run_fleet
 from sensecrypt.transports.flower.settings import read_settings
 from sensecrypt.transports.local.run import run_local
-from sensecrypt.runs.folder import RunFolder
-from sensecrypt.errors import InvalidInput, Refused, SenseCryptError
-from sensecrypt.protocol.client import seal_model
 from tests.engines.flower.conftest import SMALL, LoopGrid
 
 
@@ -405,8 +405,8 @@ def watch_sealing(monkeypatch) -> dict[int, bool]:
 
 
 def test_training_of_ones_own(fleet):
-    from sensecrypt.transports.flower import client_app
     from sensecrypt.client.problem import configured_share
+    from sensecrypt.transports.flower import client_app
 
     calls = []
 

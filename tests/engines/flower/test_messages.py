@@ -15,7 +15,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensecrypt.transports import flower
+from sensecrypt.client.identity import read_party
+from sensecrypt.errors import CertificateError, InvalidInput, MissingExtra, Rejected
+from sensecrypt.keyservice.pki import create_authority, issue
 from sensecrypt.protocol.coordination import (
     NEEDED,
     Assignment,
@@ -25,13 +27,11 @@ from sensecrypt.protocol.coordination import (
     facts_from_bytes,
     facts_to_bytes,
 )
-from sensecrypt.client.identity import read_party
+from sensecrypt.protocol.envelope import seal
+from sensecrypt.transports import flower
 from sensecrypt.transports.flower.proof import Statement, check_proof, prove
 from sensecrypt.transports.flower.settings import read_settings
 from sensecrypt.transports.flower.wire import STYPE, pack, unpack
-from sensecrypt.errors import CertificateError, InvalidInput, MissingExtra, Rejected
-from sensecrypt.protocol.envelope import seal
-from sensecrypt.keyservice.pki import create_authority, issue
 
 naturals = st.integers(0, 2**31)
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from flwr.app import Message
 
-from sensecrypt.transports.flower import client_app
-from sensecrypt.protocol.coordination import Enrolment, facts_to_bytes
-from sensecrypt.transports.flower.wire import Parts, pack, unpack
 from sensecrypt.client.problem import configured_share
-from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import SenseCryptError
+from sensecrypt.keyservice.http.client import DkmsClient
+from sensecrypt.protocol.coordination import Enrolment, facts_to_bytes
 from sensecrypt.protocol.envelope import seal, unseal_any
 from sensecrypt.protocol.messages import Receipt
-from sensecrypt.keyservice.http.client import DkmsClient
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.transports.flower import client_app
+from sensecrypt.transports.flower.wire import Parts, pack, unpack
 
 ALL = {"proof", "enrolment", "facts", "upload", "sensitivity", "model_sha256"}
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensecrypt.coordinator.partedsum import MISMATCH, PartedSum
 from sensecrypt.coordinator.exclusion import PARTS, Suspicion
+from sensecrypt.coordinator.partedsum import MISMATCH, PartedSum
 from sensecrypt.errors import Refused, Rejected
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.client import seal_model

@@ -25,12 +25,6 @@ _KINDS = {  # what each kind of message is to Flower
     "train": "train",
     "finish": "query.finish",
 }
-    "enrol": "query.enrol",
-    "rank": "train.rank",
-    "propose": "train.propose",
-    "train": "train",
-    "finish": "query.finish",
-}
 _LOG = logging.getLogger("sensecrypt.fleet")
 
 

@@ -87,7 +87,7 @@ class RunConfig:
             nothing is said, it is plain with policy plaintext, and where clients share the key.
         uploads: what clients send of their training: `updates` (trained minus start), clipped to a bound that all
             know, so that every update fits its slots; or whole `weights`, as the paper has it.
-        clip: the bound on an update's L2 norm; `auto`: half the norm of the initial model.
+        clip: the bound on an update's L2 norm; `auto`: an eighth of the norm of the initial model.
         sensitivities: what clients send for clustering: a keyed `sketch`, or the vector itself in the `clear`.
         sensitivity_epsilon: ε of the Gaussian noise on what clients send for clustering (Appendix G); 0: no noise. The
             summary also says what it is worth as local differential privacy. The encrypted sums that make the

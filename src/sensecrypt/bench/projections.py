@@ -96,13 +96,18 @@ def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_
     rows = []
     for way in (ENCRYPTED, BLINDED):
         mask = Mask.prefix(round_.blocks if way == ENCRYPTED else 0, size=round_.size, block=round_.block)
-        sealed = seal_model(update, mask, round_, client=0, key=public, seed=bytes(32), padded=way == BLINDED)
+        sealed, other = (
+            seal_model(update, mask, round_, client=client, key=public, seed=bytes(32), padded=way == BLINDED)
+            for client in (0, 1)
+        )
         upload, pad = Upload.from_bytes(sealed.upload, round_), Receipt.from_bytes(sealed.receipt, round_).pad
         for many in challenges:
             times = Times()
             for repeat in range(repeats):
                 on_step(f"{way}, {many} challenge(s), repeat {repeat + 1} of {repeats}")
-                times.of("add", RoundSum(round_, public).add, sealed.upload, sender=0)
+                total = RoundSum(round_, public)
+                total.add(other.upload, sender=1)  # the first one costs less: it is multiplied by 1
+                times.of("add", total.add, sealed.upload, sender=0)
                 signs = rng.choice(np.array([-1, 1]), size=(many, round_.blocks))
                 if way == ENCRYPTED:
                     sent = times.of("project", combine_ciphertexts, public, upload.ciphertexts, signs)

@@ -130,6 +130,26 @@ def test_whoever_fails_at_once_tells_the_same_facts(fleet, monkeypatch, policy):
     assert b"of this client" not in data
 
 
+def test_an_honest_client_whose_training_moved_much_is_clipped_and_stays_in_the_sum(fleet, monkeypatch):
+    """Its update would be far outside its slots and the bound; without clipping it would be missing, or refused."""
+    played = fleet(**{**SETTINGS, "rounds": 1})
+    problem, honest, moved_much = configured_problem(played.config), work.train, 300.0
+
+    def train(model, images, labels, **settings):
+        trained = honest(model, images, labels, **settings)
+        return trained + moved_much if int(labels[0]) == int(problem.clients[2][1][0]) else trained
+
+    monkeypatch.setattr(work, "train", train)
+    played.play()
+    assert opened(played) == [list(range(6))]
+    with played.server.party("client", "client-0") as party:
+        moved = party.moved(party.round(Place(played.run, 0, 0, "model", 0)))
+    bound = clip_bound(played.config.clip, get_vector(problem.build()))
+    part = bound / 6 / np.sqrt(moved.size)  # of the clipped update, which is the same in every parameter
+    assert np.median(moved) > part / 2
+    assert np.linalg.norm(moved) <= bound
+
+
 def test_what_members_fetch_does_not_name_contributors(fleet):
     played = fleet(**{**SETTINGS, "rounds": 1})
     played.play()

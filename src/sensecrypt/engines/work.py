@@ -250,8 +250,10 @@ def play_round(world: World, task: Task) -> Done:
     Where clients send updates, one that fails sends a zero update: whether training works depends on its data, and
     nobody is to see that. The reason is in this client's log, and in its facts if these stay on this machine.
     """
+    trained, start = task.trained, work_seconds()
     try:
-        return _play(world, task, task.trained or _train(world, task))
+        trained = trained or _train(world, task)
+        return _play(world, task, trained)
     except Exception as error:
         told = isinstance(error, SenseCryptError)
         if task.round.clip is None:
@@ -260,12 +262,17 @@ def play_round(world: World, task: Task) -> Done:
             return Done(task.client, failure=str(error))
         reason = str(error) if told else f"{type(error).__name__}: {error}"
         _LOG.warning("round %d: a zero update is sent, because: %s", task.round.number, reason)
-    return _play_zero(world, task, reason)
+    spent: Facts = {"train_seconds": work_seconds() - start} if trained is None else dict(trained.facts)
+    if trained is None:  # a 0 would tell that training failed
+        spent["sensitivity_seconds"] = spent["train_seconds"] if world.policy.needs_gradient else 0.0
+    return _play_zero(world, task, spent if world.discreet else {**spent, "failure": reason})
 
 
-def _play_zero(world: World, task: Task, reason: str) -> Done:
-    """The upload of a client that could not train: nothing is learned, and as much encrypted as if it had."""
-    facts = {"train_seconds": 0.0, "sensitivity_seconds": 0.0} | ({} if world.discreet else {"failure": reason})
+def _play_zero(world: World, task: Task, facts: Facts) -> Done:
+    """The upload of a client that could not train: nothing is learned, and as much encrypted as if it had.
+
+    Its facts are the seconds that were spent, like those of a client that trained.
+    """
     unmoved = Trained(task.vector, None, facts)
     if _decides_by_shared(world, task) or not world.policy.needs_gradient:
         with contextlib.suppress(SenseCryptError):

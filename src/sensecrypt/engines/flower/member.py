@@ -41,7 +41,7 @@ from sensecrypt.engines.work import (
     play_round,
     seal_ranking,
 )
-from sensecrypt.errors import Rejected
+from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.files import make_folder
 from sensecrypt.models import get_vector, layout, set_vector
 from sensecrypt.policies import get_policy
@@ -234,8 +234,12 @@ class Member:
         round_ = self._dkms.round(Place(self._settings.run, number, assignment.cluster, "model", attempt))
         moved = self._dkms.moved(round_)
         if self._clip is not None:
-            before, then = last.read(size=moved.size)
-            check_start(moved, before, norm=self._clip, rounds=max(number - then, 0))
+            before, then = last.read(size=self._initial.size)
+            try:
+                check_start(moved, before, norm=self._clip, rounds=max(number - then, 0))
+            except InvalidInput as error:  # how far the models of a cluster are apart is not for the aggregator
+                _LOG.warning("round %d: nothing is trained, because: %s", assignment.number, error)
+                raise Rejected(NO_PART) from None
             last.write(moved, number)
         return model_of(self._initial, moved, round_), moved.nbytes
 

@@ -108,6 +108,30 @@ def test_what_a_page_would_fetch_from_elsewhere_is_seen(tag, found):
     assert bool(FETCHED.search(tag)) == found
 
 
+PROVEN = {"SECURITY.md": "What holds today", "docs/security.md": "What is proven"}
+
+
+def bullets_below(text: str, heading: str) -> list[str]:
+    """The list items of a section of second level, its subsections included."""
+    [section] = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^[-*] .*(?:\n  .*)*", section, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PROVEN)
+def test_what_is_said_to_hold_names_a_test(page):
+    found = bullets_below((ROOT / page).read_text(), PROVEN[page])
+    assert len(found) >= 5
+    for bullet in found:
+        named = re.findall(r"`(tests/\S+\.py)`", bullet)
+        assert named, bullet
+        assert not [path for path in named if not (ROOT / path).is_file()], bullet
+
+
+def test_a_sentence_without_a_test_would_be_noticed():
+    text = "## A\n- one\n  two (`tests/test_docs.py`).\n### B\n\n- three\n\n## C\n- four\n"
+    assert bullets_below(text, "A") == ["- one\n  two (`tests/test_docs.py`).", "- three"]
+
+
 def parse(arguments: list[str]) -> None:
     """As the command line does, up to where the work would begin."""
     command: click.Command = main

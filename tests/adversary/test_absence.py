@@ -7,14 +7,16 @@ nothing, and members were handed the list of who contributed.
 from __future__ import annotations
 
 import numpy as np
-from sensecrypt.engines import work
+import pytest
 
 from sensecrypt.algo.clipping import clip_bound
+from sensecrypt.engines import work
+from sensecrypt.protocol.coordination import facts_from_bytes
+from sensecrypt.transports.flower.wire import FAILURE
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.models import get_vector, set_vector
-from sensecrypt.protocol.places import Place
 from sensecrypt.protocol.updates import model_of
-from sensecrypt.transports.flower.wire import FAILURE
+from sensecrypt.keyservice.http.addresses import Place
 from tests.adversary.audited import opened
 from tests.adversary.test_conditions import ONE_CLASS, Wire
 from tests.engines.flower.conftest import dkms as dkms
@@ -98,7 +100,54 @@ def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(f
     assert not any(FAILURE in parts for parts in uploads.values())
     assert len({len(parts["upload"]) for parts in uploads.values()}) == 1
     assert len({frozenset(parts) for parts in uploads.values()}) == 1
+    told = [facts_from_bytes(parts["facts"], "play") for parts in uploads.values()]
+    assert len({frozenset(facts) for facts in told}) == 1
+    assert min(facts["train_seconds"] for facts in told) > 0  # a 0 would tell who failed
     assert "a zero update is sent" in caplog.text  # on the client's own machine
+
+
+@pytest.mark.parametrize("policy", ["plaintext", "sensecrypt", "full"])
+def test_whoever_fails_at_once_tells_the_same_facts(fleet, monkeypatch, policy):
+    """Training that raises for one client: what the aggregator gets of it has the same parts, facts and lengths."""
+    played = fleet(**{**SETTINGS, "rounds": 1, "policy": policy})
+    problem, honest = configured_problem(played.config), work.train
+
+    def train(model, images, labels, **settings):
+        if int(labels[0]) == int(problem.clients[2][1][0]):
+            raise RuntimeError("of this client's data alone")
+        return honest(model, images, labels, **settings)
+
+    monkeypatch.setattr(work, "train", train)
+    wire = Wire(played)
+    outcome = played.play()
+    uploads = {client: parts for client, kind, parts in wire.received if kind == "train"}
+    assert set(uploads) == {record["client"] for record in outcome.played} == set(range(6))
+    told = {client: facts_from_bytes(parts["facts"], "play") for client, parts in uploads.items()}
+    assert len({frozenset(facts) for facts in told.values()}) == 1
+    zeros = {client: {name for name, value in facts.items() if value == 0} for client, facts in told.items()}
+    assert zeros[2] == zeros[1]
+    data = b"".join(part for parts in uploads.values() for part in parts.values())
+    assert b"of this client" not in data
+
+
+def test_an_honest_client_whose_training_moved_much_is_clipped_and_stays_in_the_sum(fleet, monkeypatch):
+    """Its update would be far outside its slots and the bound; without clipping it would be missing, or refused."""
+    played = fleet(**{**SETTINGS, "rounds": 1})
+    problem, honest, moved_much = configured_problem(played.config), work.train, 300.0
+
+    def train(model, images, labels, **settings):
+        trained = honest(model, images, labels, **settings)
+        return trained + moved_much if int(labels[0]) == int(problem.clients[2][1][0]) else trained
+
+    monkeypatch.setattr(work, "train", train)
+    played.play()
+    assert opened(played) == [list(range(6))]
+    with played.server.party("client", "client-0") as party:
+        moved = party.moved(party.round(Place(played.run, 0, 0, "model", 0)))
+    bound = clip_bound(played.config.clip, get_vector(problem.build()))
+    part = bound / 6 / np.sqrt(moved.size)  # of the clipped update, which is the same in every parameter
+    assert np.median(moved) > part / 2
+    assert np.linalg.norm(moved) <= bound
 
 
 def test_what_members_fetch_does_not_name_contributors(fleet):

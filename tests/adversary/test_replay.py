@@ -14,15 +14,15 @@ from flwr.app import Message
 from safetensors.numpy import load_file
 
 from sensecrypt.algo.clipping import clip_bound
+from sensecrypt.transports.flower import client_app
+from sensecrypt.protocol.coordination import Assignment, Invitation
+from sensecrypt.transports.flower.wire import FAILURE, RECORD, pack
 from sensecrypt.client.problem import configured_problem, configured_share
 from sensecrypt.client.training import train
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.models import get_vector
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.coordination import Assignment
 from sensecrypt.protocol.round import Round
-from sensecrypt.transports.flower import client_app
-from sensecrypt.transports.flower.wire import FAILURE, RECORD, pack
 from tests.engines.flower.conftest import SMALL, LoopFleet
 from tests.engines.flower.conftest import dkms as dkms
 from tests.engines.flower.conftest import pki as pki
@@ -35,8 +35,9 @@ SETTINGS = {**SMALL, "rounds": 1, "min_contributors": 3, "policy": "plaintext"}
 class Twice:
     """The same settings in two runs, the second without the victim."""
 
-    def __init__(self, dkms, folder, conditions: str):
-        self.first, self.second = (LoopFleet(dkms, folder, dict(SETTINGS), conditions=conditions) for _ in range(2))
+    def __init__(self, dkms, folder, conditions: str, **more):
+        settings = {**SETTINGS, **more}
+        self.first, self.second = (LoopFleet(dkms, folder, dict(settings), conditions=conditions) for _ in range(2))
         self.problem = configured_problem(self.first.config)
         self.truth = np.empty(0)
         for run in (self.first, self.second):
@@ -106,26 +107,48 @@ def test_a_second_run_from_the_same_start_gets_nothing(dkms, tmp_path, condition
     assert len(resumed.played) == 4
 
 
-def test_a_round_of_a_second_run_gets_nothing_either(dkms, tmp_path):
-    """An aggregator that goes on without enrolment, and asks for the round at once."""
-
-    twice = Twice(dkms, tmp_path, "")
-    twice.first.play()
-    twice.truth = np.empty(0)
+def register_round(twice: Twice, purpose: str) -> None:
+    """Round 0 of the second run, as an aggregator registers it that goes on without enrolment."""
     start, profile = get_vector(twice.problem.build()), get_profile("insecure-test")
-    clip = clip_bound(twice.second.config.clip, start)
+    clip = clip_bound(twice.second.config.clip, start) if purpose == "model" else None
     samples = {client: len(labels) for client, (_, labels) in enumerate(twice.problem.clients)}
     for client, count in samples.items():
-        with dkms.party("client", f"client-{client}") as party:
+        with twice.second.server.party("client", f"client-{client}") as party:
             party.tell_samples(twice.second.run, count)
     weights = {client: count / sum(samples.values()) for client, count in samples.items()}
     with twice.second.server.party("aggregator", "aggregator") as aggregator:
-        aggregator.register_round(Round(twice.second.run, 0, 0, "model", start.size, profile, weights, clip=clip))
-    parts = {"assignment": Assignment(0, 0, 0, 1.0, None, refresh=False).to_bytes()}
-    message = Message(pack(parts), dst_node_id=100 + VICTIM, message_type="train")
-    reply = twice.second.app(message, twice.second.context(100 + VICTIM))
-    assert b"has started from this model with the same data in run" in reply.content[RECORD][FAILURE].data
+        aggregator.register_round(Round(twice.second.run, 0, 0, purpose, start.size, profile, weights, clip=clip))
+
+
+def ask(run: LoopFleet, kind: str, parts: dict[str, bytes]) -> dict[str, bytes]:
+    """What the victim answers."""
+    message = Message(pack(parts), dst_node_id=100 + VICTIM, message_type=kind)
+    reply = run.app(message, run.context(100 + VICTIM))
+    return {name: array.data for name, array in reply.content[RECORD].items()}
+
+
+@pytest.mark.parametrize(("kind", "purpose"), [("train", "model"), ("train.rank", "sensitivity")])
+def test_a_round_of_a_second_run_gets_nothing_either(dkms, tmp_path, kind, purpose):
+    """An aggregator that goes on without enrolment, and asks for the round, or for sensitivities, at once."""
+    twice = Twice(dkms, tmp_path, "", policy="plaintext" if purpose == "model" else "sensecrypt")
+    twice.first.play()
+    twice.truth = np.empty(0)
+    register_round(twice, purpose)
+    told = ask(twice.second, kind, {"assignment": Assignment(0, 0, 0, 1.0, None, refresh=False).to_bytes()})
+    assert set(told) == {FAILURE}
+    assert b"has started from this model with the same data in run" in told[FAILURE]
     assert not twice.truth.size
+
+
+def test_a_sketch_is_sent_in_one_run_only(dkms, tmp_path):
+    """A run that collects sketches and ends there: the next from the same model gets none."""
+    twice = Twice(dkms, tmp_path, "", clustering="auto")
+    invitation = {"invitation": Invitation(bytes(32)).to_bytes()}
+    assert "enrolment" in ask(twice.first, "query.enrol", invitation)
+    told = ask(twice.second, "query.enrol", invitation)
+    assert set(told) == {FAILURE}
+    assert f"in run {twice.first.run}".encode() in told[FAILURE]
+    assert "enrolment" in ask(twice.first, "query.enrol", invitation)
 
 
 def test_local_batches_are_what_is_left_where_the_guard_was_lost(dkms, tmp_path):

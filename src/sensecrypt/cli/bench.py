@@ -31,6 +31,16 @@ def _sizes(_context: click.Context, _option: click.Parameter, text: str) -> tupl
     return sizes
 
 
+def _counts(_context: click.Context, _option: click.Parameter, text: str) -> tuple[int, ...]:
+    try:
+        counts = tuple(int(count) for count in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of whole numbers such as 1,4,16") from None
+    if not 1 <= min(counts) <= max(counts) <= 1000:
+        raise click.BadParameter("every count must be from 1 to 1000")
+    return counts
+
+
 @click.group()
 def bench() -> None:
     """Measure speed and memory, ours and the peers' in one run."""
@@ -213,6 +223,46 @@ def pads(model: str, repeats: int, seed: int, as_json: bool) -> None:
             )
             for row in report.rows
         ],
+    )
+
+
+@bench.command()
+@click.option("--model", default="alexnet", show_default=True, help="A name in the zoo.")
+@click.option("--challenges", default="1,4,16", show_default=True, callback=_counts, help="Drawn per client.")
+@_repeats
+@_seed
+@_json
+def projections(model: str, challenges: tuple[int, ...], repeats: int, seed: int, as_json: bool) -> None:
+    """What bounding each client's norm by random projections would cost, which is not built; on one core."""
+    from sensecrypt.bench import projections as module
+
+    with shown_status("starting") as update:
+        report = module.run(model=model, challenges=challenges, repeats=repeats, seed=seed, on_step=update)
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+        return
+    _show(
+        f"{report.model}, {report.parameters:,} parameters, per client, one core; ratio: to adding the upload once "
+        f"(medians of {repeats})",
+        ("upload", "challenges", "add, ms", "project, ms", "ratio", "key server, ms", "bytes more", "kept", "error"),
+        [
+            (
+                row.way,
+                row.challenges,
+                f"{1e3 * row.add_seconds:.2f}",
+                *_against(row.project_seconds, row.add_seconds),
+                f"{1e3 * row.server_seconds:.2f}",
+                f"{row.extra_bytes:,}",
+                f"{row.kept_bytes:,}",
+                f"{row.error:.1%}",
+            )
+            for row in report.rows
+        ],
+    )
+    most = max(row.projections for row in report.rows)
+    click.echo(
+        f"The key server would learn up to {most:,} linear combinations of each client's update, and the aggregator "
+        "keep every upload until the challenge is drawn."
     )
 
 

@@ -22,7 +22,7 @@ from sensecrypt.client.guards import Guards
 from sensecrypt.client.identity import LEAST_SHARE, Party
 from sensecrypt.client.scoring import clustering_gains, describe_gains, rank_parameters
 from sensecrypt.client.update import Task, Update, make_update, propose_blocks, train_and_score
-from sensecrypt.errors import Rejected, SenseCryptError
+from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder
 from sensecrypt.keyservice.port import ClientKeyService
 from sensecrypt.models import layout
@@ -248,7 +248,11 @@ class Client:
         round_ = self.keyservice.round(Place(self.run, number, assignment.cluster, "model", attempt))
         moved = self.keyservice.moved(round_)
         if self.guards is not None and self.clip is not None:
-            self.guards.check_start(moved, number, clip=self.clip)
+            try:
+                self.guards.check_start(moved, self.initial.size, number, clip=self.clip)
+            except InvalidInput as error:  # how far the models of a cluster are apart is not for the aggregator
+                _LOG.warning("round %d: nothing is trained, because: %s", assignment.number, error)
+                raise Rejected(NO_PART) from None
         return model_of(self.initial, moved, round_)
 
     def _gains(self) -> tuple[checks.FloatVector, Facts]:

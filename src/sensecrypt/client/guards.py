@@ -45,8 +45,8 @@ class Guards:
         """Note that this run starts from this model; raise `Rejected` if another run has."""
         self._starts.claim(start, run)
 
-    def check_start(self, moved: Vector, number: int, *, clip: float) -> None:
+    def check_start(self, moved: Vector, size: int, number: int, *, clip: float) -> None:
         """Raise unless clipped updates lead here from the last start, which this one then replaces."""
-        before, then = self._last.read(size=moved.size)
+        before, then = self._last.read(size=size)
         check_start(moved, before, norm=clip, rounds=max(number - then, 0))
         self._last.write(moved, number)

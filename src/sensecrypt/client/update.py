@@ -127,20 +127,24 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
         task: its part in the round.
         trained: what an earlier exchange of the round left.
     """
+    start = work_seconds()
     try:
-        return _sealed(context, task, trained or train_and_score(context, task))
+        trained = trained or train_and_score(context, task)
+        return _sealed(context, task, trained)
     except Exception as error:
         if task.round.clip is None:
             raise
         reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
         _LOG.warning("round %d: a zero update is sent, because: %s", task.round.number, reason)
-    return zero_update(context, task, reason)
+    spent: Facts = {"train_seconds": work_seconds() - start} if trained is None else dict(trained.facts)
+    if trained is None:  # a 0 would tell that training failed
+        spent["sensitivity_seconds"] = spent["train_seconds"] if context.policy.needs_gradient else 0.0
+    return _zero_update(context, task, reason, spent)
 
 
-def zero_update(context: ClientContext, task: Task, reason: str) -> Update:
+def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) -> Update:
     """The upload of a client that could not train: nothing is learned, and as much encrypted as if it had."""
-    facts: Facts = {"train_seconds": 0.0, "sensitivity_seconds": 0.0}
-    unmoved = Trained(task.vector, None, facts | ({} if context.discreet else {"failure": reason}))
+    unmoved = Trained(task.vector, None, spent | ({} if context.discreet else {"failure": reason}))
     if _decides_by_shared(context, task) or not context.policy.needs_gradient:
         with contextlib.suppress(SenseCryptError):
             return _sealed(context, task, unmoved)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.engines.flower.conftest import LoopFleet
+from tests.transports.flower.conftest import LoopFleet
 
 
 def opened(played: LoopFleet) -> list[list[int]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from sensecrypt.keyservice.http.policy import Policy
-from tests.services.conftest import Server, make_server, pki
+from tests.keyservice.conftest import Server, make_server, pki
 
 __all__ = ["pki"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sensecrypt.protocol.round import Round
-from tests.services.conftest import Server, certificate
-from tests.services.rounds import Played
+from tests.keyservice.conftest import Server, certificate
+from tests.keyservice.rounds import Played
 
 
 @contextlib.contextmanager

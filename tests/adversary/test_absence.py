@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sensecrypt.engines import work
 
 from sensecrypt.algo.clipping import clip_bound
-from sensecrypt.engines import work
-from sensecrypt.protocol.coordination import facts_from_bytes
-from sensecrypt.transports.flower.wire import FAILURE
 from sensecrypt.client.problem import configured_problem
-from sensecrypt.models import get_vector, set_vector
-from sensecrypt.protocol.updates import model_of
 from sensecrypt.keyservice.http.addresses import Place
+from sensecrypt.models import get_vector, set_vector
+from sensecrypt.protocol.coordination import facts_from_bytes
+from sensecrypt.protocol.updates import model_of
+from sensecrypt.transports.flower.wire import FAILURE
 from tests.adversary.audited import opened
 from tests.adversary.test_conditions import ONE_CLASS, Wire
-from tests.engines.flower.conftest import dkms as dkms
-from tests.engines.flower.conftest import fleet as fleet
-from tests.engines.flower.conftest import pki as pki
+from tests.transports.flower.conftest import dkms as dkms
+from tests.transports.flower.conftest import fleet as fleet
+from tests.transports.flower.conftest import pki as pki
 
 HOSTILE, EDGE = 5, 127.999
 SETTINGS = {**ONE_CLASS, "rounds": 3, "policy": "plaintext"}

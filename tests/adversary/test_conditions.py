@@ -20,10 +20,10 @@ from sensecrypt.protocol.messages import Upload
 from sensecrypt.protocol.round import Round
 from sensecrypt.transports.flower import client_app
 from sensecrypt.transports.flower.wire import FAILURE, RECORD
-from tests.engines.flower.conftest import LoopFleet
-from tests.engines.flower.conftest import dkms as dkms
-from tests.engines.flower.conftest import fleet as fleet
-from tests.engines.flower.conftest import pki as pki
+from tests.transports.flower.conftest import LoopFleet
+from tests.transports.flower.conftest import dkms as dkms
+from tests.transports.flower.conftest import fleet as fleet
+from tests.transports.flower.conftest import pki as pki
 
 ONE_CLASS = {"clients": 6, "partition": "classes:1", "rounds": 1, "min_contributors": 3, "clustering": "none"}
 BLOCKS = {"layout": "blocks", "policy": "high_sensitivity", "ratio": 0.2, "gradient": "start"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sensecrypt.errors import Refused
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, SumRules
-from tests.services.rounds import Played
+from tests.keyservice.rounds import Played
 
 VICTIM, HONEST, COLLUDER = 0, 1, 2
 EXPLOIT = {VICTIM: 0.8, HONEST: 0.0033, COLLUDER: 0.1967}

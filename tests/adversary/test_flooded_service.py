@@ -29,8 +29,8 @@ from tests.adversary.flood import (
     seconds_to_answer,
     wait_until,
 )
-from tests.services.conftest import Server, make_server
-from tests.services.rounds import CLIENTS, Played
+from tests.keyservice.conftest import Server, make_server
+from tests.keyservice.rounds import CLIENTS, Played
 
 IN_TIME = 2.0  # seconds
 SOFT = 160  # open files that the service is started with

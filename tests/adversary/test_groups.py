@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from sensecrypt.errors import Refused
-from tests.services.conftest import make_server
-from tests.services.conftest import pki as pki
-from tests.services.conftest import server as server
-from tests.services.rounds import WEIGHTS, Played
+from tests.keyservice.conftest import make_server
+from tests.keyservice.conftest import pki as pki
+from tests.keyservice.conftest import server as server
+from tests.keyservice.rounds import WEIGHTS, Played
 
 VICTIM = 2
 

@@ -8,7 +8,7 @@ import pytest
 from sensecrypt.errors import Refused
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.client import seal_map
-from tests.services.rounds import Played
+from tests.keyservice.rounds import Played
 
 
 def upload_with(played, round_, scores):

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from sensecrypt.engines import work
+
 from sensecrypt.client.client import NO_PART
-from sensecrypt.transports.flower.wire import FAILURE
 from sensecrypt.errors import Rejected, SenseCryptError
-from sensecrypt.protocol.answers import read_moved, seal_moved
 from sensecrypt.keyservice.http.client import DkmsClient
+from sensecrypt.protocol.answers import read_moved, seal_moved
+from sensecrypt.transports.flower.wire import FAILURE
 from tests.adversary.test_conditions import Wire
-from tests.engines.flower.conftest import dkms as dkms
-from tests.engines.flower.conftest import fleet as fleet
-from tests.engines.flower.conftest import pki as pki
+from tests.transports.flower.conftest import dkms as dkms
+from tests.transports.flower.conftest import fleet as fleet
+from tests.transports.flower.conftest import pki as pki
 
 VICTIM = 2
 SETTINGS = {"clients": 4, "rounds": 2, "min_contributors": 3, "policy": "plaintext"}

@@ -19,18 +19,18 @@ import itertools
 
 import numpy as np
 import pytest
+from sensecrypt.engines import work
 
 from sensecrypt.algo.clipping import clip_bound
-from sensecrypt.config import make_config
-from sensecrypt.engines import work
 from sensecrypt.client.problem import configured_problem
-from sensecrypt.models import get_vector
+from sensecrypt.config import make_config
 from sensecrypt.keyservice.http.addresses import Place
+from sensecrypt.models import get_vector
 from tests.adversary.audited import opened
 from tests.adversary.imprint import attacked_images, decibels, imprinted, rounds_of_attack, without_attack
-from tests.engines.flower.conftest import dkms as dkms
-from tests.engines.flower.conftest import fleet as fleet
-from tests.engines.flower.conftest import pki as pki
+from tests.transports.flower.conftest import dkms as dkms
+from tests.transports.flower.conftest import fleet as fleet
+from tests.transports.flower.conftest import pki as pki
 
 CLIENTS, HOSTILE = 8, 7
 EXPLOIT = 2  # its number of rounds

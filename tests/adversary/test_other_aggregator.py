@@ -12,8 +12,8 @@ import pytest
 from sensecrypt.errors import Refused
 from sensecrypt.keyservice.pki import create_authority
 from sensecrypt.protocol.places import place_of
-from tests.services.conftest import Server, make_server
-from tests.services.rounds import Played
+from tests.keyservice.conftest import Server, make_server
+from tests.keyservice.rounds import Played
 
 
 @pytest.fixture(scope="module")

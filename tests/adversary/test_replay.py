@@ -14,18 +14,18 @@ from flwr.app import Message
 from safetensors.numpy import load_file
 
 from sensecrypt.algo.clipping import clip_bound
-from sensecrypt.transports.flower import client_app
-from sensecrypt.protocol.coordination import Assignment, Invitation
-from sensecrypt.transports.flower.wire import FAILURE, RECORD, pack
 from sensecrypt.client.problem import configured_problem, configured_share
 from sensecrypt.client.training import train
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.models import get_vector
 from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.coordination import Assignment, Invitation
 from sensecrypt.protocol.round import Round
-from tests.engines.flower.conftest import SMALL, LoopFleet
-from tests.engines.flower.conftest import dkms as dkms
-from tests.engines.flower.conftest import pki as pki
+from sensecrypt.transports.flower import client_app
+from sensecrypt.transports.flower.wire import FAILURE, RECORD, pack
+from tests.transports.flower.conftest import SMALL, LoopFleet
+from tests.transports.flower.conftest import dkms as dkms
+from tests.transports.flower.conftest import pki as pki
 
 VICTIM, COLLUDER = 3, 0
 SEEDED = 'batches = "seeded"\n'

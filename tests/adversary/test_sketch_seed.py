@@ -13,10 +13,10 @@ from sensecrypt.protocol.coordination import Challenge
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower.proof import Statement, prove
 from sensecrypt.transports.flower.wire import RECORD, pack
-from tests.engines.flower.conftest import LoopFleet
-from tests.engines.flower.conftest import dkms as dkms
-from tests.engines.flower.conftest import fleet as fleet
-from tests.engines.flower.conftest import pki as pki
+from tests.transports.flower.conftest import LoopFleet
+from tests.transports.flower.conftest import dkms as dkms
+from tests.transports.flower.conftest import fleet as fleet
+from tests.transports.flower.conftest import pki as pki
 
 STRANGER = 103  # the node
 

@@ -14,8 +14,8 @@ import pytest
 from sensecrypt.errors import Refused
 from sensecrypt.keyservice.http import service as module
 from sensecrypt.keyservice.pki import create_authority
-from tests.services.conftest import Server, make_server
-from tests.services.rounds import Played
+from tests.keyservice.conftest import Server, make_server
+from tests.keyservice.rounds import Played
 
 TICK = 0.25  # seconds
 

@@ -9,8 +9,8 @@ import pytest
 
 from sensecrypt.fleet.folder import Description, FleetFolder
 from sensecrypt.fleet.making import make_fleet, write_addresses
-from tests.services.conftest import pki as pki
-from tests.services.conftest import server as server
+from tests.keyservice.conftest import pki as pki
+from tests.keyservice.conftest import server as server
 
 
 @pytest.fixture(scope="session")

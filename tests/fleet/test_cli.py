@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from sensecrypt.cli import main
 from sensecrypt.fleet import commands
-from tests.services.conftest import certificate
+from tests.keyservice.conftest import certificate
 
 
 def invoke(*arguments: object) -> tuple[int, str]:

@@ -33,8 +33,8 @@ from sensecrypt.simulation.clock import Prices
 from sensecrypt.transports.flower import client_app
 from sensecrypt.transports.flower.wire import unpack
 from sensecrypt.transports.local.run import run_local
-from tests.engines.flower.conftest import LoopFleet
-from tests.services.conftest import Server, make_server
+from tests.keyservice.conftest import Server, make_server
+from tests.transports.flower.conftest import LoopFleet
 
 Settings = Mapping[str, Any]
 Place = tuple[int, int]  # a round, and a client or a cluster

@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 from sensecrypt.errors import CertificateError, Refused
 from sensecrypt.keyservice.http.certificates import Identity, check_pair, identity_of
 from sensecrypt.keyservice.pki import create_authority, issue
-from tests.services.conftest import certificate
+from tests.keyservice.conftest import certificate
 
 
 def der(*attributes: tuple[x509.ObjectIdentifier, str]) -> bytes:

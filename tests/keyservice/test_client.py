@@ -13,8 +13,8 @@ import pytest
 
 from sensecrypt.errors import InvalidInput, Unreachable
 from sensecrypt.keyservice.http.client import DkmsClient
-from tests.services.conftest import certificate
-from tests.services.rounds import CLIENTS, Played
+from tests.keyservice.conftest import certificate
+from tests.keyservice.rounds import CLIENTS, Played
 
 
 class LossyNetwork(httpx.BaseTransport):

@@ -20,7 +20,7 @@ from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower.serverapp import run_fleet
 from sensecrypt.transports.flower.settings import read_settings
 from sensecrypt.transports.local.run import run_local
-from tests.engines.flower.conftest import SMALL, LoopGrid
+from tests.transports.flower.conftest import SMALL, LoopGrid
 
 
 def local_models(tmp_path, **settings):

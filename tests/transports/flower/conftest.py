@@ -22,7 +22,7 @@ from sensecrypt.runs.outcome import Outcome
 from sensecrypt.transports.flower import client_app
 from sensecrypt.transports.flower.serverapp import run_fleet
 from sensecrypt.transports.flower.settings import SETTINGS, read_settings
-from tests.services.conftest import Server, certificate, make_server, pki
+from tests.keyservice.conftest import Server, certificate, make_server, pki
 
 __all__ = ["pki"]
 

@@ -16,8 +16,8 @@ from sensecrypt.crypto.keyfile import read_secret
 from sensecrypt.crypto.publicfile import PUBLIC_FORMAT, SECRET_FORMAT
 from sensecrypt.errors import InvalidInput, KeyFileError, Refused
 from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess, destroy_key, generate_key
-from tests.services.conftest import PASSPHRASE, certificate, make_server
-from tests.services.rounds import Played, expected_model
+from tests.keyservice.conftest import PASSPHRASE, certificate, make_server
+from tests.keyservice.rounds import Played, expected_model
 
 
 def format_of(played: Played) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sensecrypt.runs.folder import RunFolder
-from tests.engines.flower.conftest import SMALL, LoopFleet
-from tests.services.conftest import make_server
+from tests.keyservice.conftest import make_server
+from tests.transports.flower.conftest import SMALL, LoopFleet
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from sensecrypt.protocol.client import Sealed, seal_model, seal_sensitivity
 from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
-from tests.services.conftest import CLIENTS, Server
+from tests.keyservice.conftest import CLIENTS, Server
 
 _names = itertools.count()
 SAMPLES = {client: 5 + client for client in range(CLIENTS)}

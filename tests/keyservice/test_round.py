@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.errors import Refused
-from tests.services.rounds import CLIENTS, Played, expected_model
+from tests.keyservice.rounds import CLIENTS, Played, expected_model
 
 
 def test_a_round_gives_every_member_the_model_to_the_byte(server):

@@ -13,8 +13,8 @@ from sensecrypt.errors import Refused, SenseCryptError
 from sensecrypt.keyservice.http import audit
 from sensecrypt.keyservice.http.folder import Folder, verify_log
 from sensecrypt.keyservice.http.store import Store
-from tests.services.conftest import PASSPHRASE, make_server
-from tests.services.rounds import Played
+from tests.keyservice.conftest import PASSPHRASE, make_server
+from tests.keyservice.rounds import Played
 
 
 @pytest.fixture

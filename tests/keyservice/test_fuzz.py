@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from sensecrypt.keyservice.http.sealing import read_root
 from sensecrypt.protocol.descriptions import describe_round
-from tests.services.conftest import PASSPHRASE
-from tests.services.rounds import Played
+from tests.keyservice.conftest import PASSPHRASE
+from tests.keyservice.rounds import Played
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its own dependencies

@@ -21,8 +21,8 @@ from sensecrypt.keyservice.http.store import Store
 from sensecrypt.keyservice.http.vault import Vault
 from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess
 from sensecrypt.protocol.envelope import seal, unseal_any
-from tests.services.conftest import PASSPHRASE
-from tests.services.test_vault import PHRASE, path  # noqa: F401  (a fixture)
+from tests.keyservice.conftest import PASSPHRASE
+from tests.keyservice.test_vault import PHRASE, path  # noqa: F401  (a fixture)
 
 
 def processes(server) -> list[int]:

@@ -15,8 +15,8 @@ from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.keyservice.pki import create_authority
 from sensecrypt.protocol.descriptions import describe_round
 from sensecrypt.protocol.round import Round
-from tests.services.conftest import Server, certificate, failed_handshakes, make_server, wait_for_handshake
-from tests.services.rounds import SAMPLES, Played
+from tests.keyservice.conftest import Server, certificate, failed_handshakes, make_server, wait_for_handshake
+from tests.keyservice.rounds import SAMPLES, Played
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from sensecrypt.cli import main
 from sensecrypt.errors import CertificateError, InvalidInput
 from sensecrypt.keyservice.http.certificates import check_pair
 from sensecrypt.keyservice.http.policy import DEFAULT_TEXT, Policy, read_policy
-from tests.services.conftest import PASSPHRASE, Server, certificate, make_server, wait_for_handshake
+from tests.keyservice.conftest import PASSPHRASE, Server, certificate, make_server, wait_for_handshake
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from sensecrypt.cli import main
 from sensecrypt.errors import Refused, SenseCryptError
-from tests.services.conftest import make_server
-from tests.services.rounds import CLIENTS, Played, expected_model
+from tests.keyservice.conftest import make_server
+from tests.keyservice.rounds import CLIENTS, Played, expected_model
 
 
 @pytest.fixture

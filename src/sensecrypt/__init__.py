@@ -68,7 +68,7 @@ _HOME = {
     "dp_noise": "algo.dp",
     "deadline_budgets": "algo.budget",
     "encryption_budgets": "algo.budget",
-    "federate": "engines.federate",
+    "federate": "transports.local.federate",
     "gaussian_sigma": "algo.dp",
     "generate_keypair": "crypto.keys",
     "mutual_information": "algo.leakage",

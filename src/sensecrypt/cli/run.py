@@ -56,9 +56,10 @@ def run(
     if not resume and not folder.exists() and folder.path.is_dir() and any(folder.path.iterdir()):
         raise InvalidInput("--out", f"{folder.path} holds other things", "choose a new folder, or an empty one")
     if resume:
-        if out is None or config_file is not None or changes or preset is not None:
-            raise InvalidInput("--resume", "continues a run as it was configured", "give it --out and nothing else")
-        config = folder.read_config()
+        if out is None or config_file is not None or preset is not None:
+            fix = "give it --out, and --set for what is to change"
+            raise InvalidInput("--resume", "continues the run of a folder, as it was configured", fix)
+        config = folder.change_config(parse_settings(changes, None)) if changes else folder.read_config()
     else:
         config = read_config(config_file, parse_settings(changes, preset))
     if config.messages == "keep":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ from sensecrypt.simulation.clock import SETUP
 from sensecrypt.simulation.trainingcache import timed
 from sensecrypt.worktime import work_seconds
 
+_LOG = logging.getLogger("sensecrypt.client")
 JACOBIAN_SAMPLES = 200  # as many as the paper measures FedML-HE with
 
 
@@ -105,13 +107,14 @@ def rank_parameters(
     They carry no noise of Appendix G: only the key server sees their sum, and nobody sees one client's.
     """
     by_jacobian = context.policy.ranks_by == "jacobian"
-    if by_jacobian:
-        start = work_seconds()
-        scores = jacobian_map(context.model(vector), *_sample(context, client, SETUP, JACOBIAN_SAMPLES))
-        seconds = work_seconds() - start
-    else:
-        gradient, seconds = gradient_of(context, client, vector, SETUP, samples=context.config.sensitivity_samples)
-        scores = sensitivity(vector, gradient).astype(np.float64)
+    begun = work_seconds()
+    try:
+        scores, seconds = _scores(context, client, vector)
+    except Exception as error:  # whether it works depends on this client's data, and nobody is to see that
+        if not context.discreet:
+            raise
+        _LOG.warning("all parameters are ranked alike, because: %s: %s", type(error).__name__, error)
+        scores, seconds = np.ones(vector.size), work_seconds() - begun
     start = work_seconds()
     seal = seal_map if by_jacobian else seal_sensitivity
     sealed = seal(scores, round_, client=client, key=context.key, seed=seed)
@@ -121,6 +124,17 @@ def rank_parameters(
         total = len(context.data[client][1])
         facts["pass_seconds"] = seconds * total / min(total, context.config.sensitivity_samples or total)
     return sealed, facts
+
+
+def _scores(context: ClientContext, client: int, vector: Vector) -> tuple[checks.FloatVector, float]:
+    """What the policy ranks parameters by, and the seconds of work."""
+    if context.policy.ranks_by == "jacobian":
+        start = work_seconds()
+        scores = jacobian_map(context.model(vector), *_sample(context, client, SETUP, JACOBIAN_SAMPLES))
+        return scores, work_seconds() - start
+    gradient, seconds = gradient_of(context, client, vector, SETUP, samples=context.config.sensitivity_samples)
+    gains = sensitivity(vector, gradient).astype(np.float64)
+    return checks.sensitivity_vector("sensitivity", gains), seconds
 
 
 def sealing_facts(sealed: Sealed, seconds: float, *, prefix: str = "") -> Facts:

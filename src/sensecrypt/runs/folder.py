@@ -5,8 +5,10 @@ Everything is written whole or not at all, so that a run killed at any point res
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,14 @@ import numpy.typing as npt
 from sensecrypt.config import RunConfig, make_config, to_settings
 from sensecrypt.simulation.clock import Prices
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
-from sensecrypt.files import write_whole
+from sensecrypt.files import make_folder, write_whole
 from sensecrypt.protocol.envelope import seal, unseal_any
 
 VERSION = 2
+CHANGEABLE = (  # what a run that is resumed may have otherwise
+    *("rounds", "learning_rate", "momentum", "batch_size", "local_epochs", "sample", "order_refresh", "quorum"),
+    *("slack", "grace", "sensitivity_samples", "on_infeasible", "workers"),
+)
 
 
 class RunFolder:
@@ -51,6 +57,9 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInput(str(self.path), f"cannot be made ({error.strerror})", "choose another folder") from None
+        self._write_config(config)
+
+    def _write_config(self, config: RunConfig) -> None:
         self.write("run.json", json.dumps({"version": VERSION, "config": to_settings(config)}, indent=1).encode())
 
     def read_config(self) -> RunConfig:
@@ -64,6 +73,32 @@ class RunFolder:
                 str(self.path), f"is a run of version {run.get('version')}", "use the version that made it"
             )
         return make_config({"weighting": "client", **run["config"]})  # as runs were before there was a choice
+
+    def change_config(self, changes: Mapping[str, Any]) -> RunConfig:
+        """The configuration with these changes, which hold from the next round on; what cannot change is refused.
+
+        Args:
+            changes: by key; strings are converted to the key's type.
+        """
+        for key in changes:
+            if key not in CHANGEABLE and hasattr(RunConfig, key):
+                fix = f"start another run, or change one of {', '.join(CHANGEABLE)}"
+                raise InvalidInput(key, "cannot be changed in a run that has begun", fix)
+        config = make_config({**to_settings(self.read_config()), **changes})
+        self._write_config(config)
+        return config
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the run, so that no second process writes into it."""
+        make_folder(self.path)
+        with (self.path / "lock").open("w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                fix = "wait until that one has ended, or stop it"
+                raise InvalidInput(str(self.path), "is a run that another process plays", fix) from None
+            yield
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file atomically."""

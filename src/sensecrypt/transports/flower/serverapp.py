@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import logging
 import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 from flwr.app import Context
@@ -22,7 +19,6 @@ from sensecrypt.coordinator.checkpoint import RunState
 from sensecrypt.coordinator.context import Coordination
 from sensecrypt.coordinator.ports import Patience, Record
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
-from sensecrypt.files import make_folder
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.protocol.coordination import Assignment, facts_from_bytes, require_parts
 from sensecrypt.runs.fleetoutcome import write_outcome
@@ -51,8 +47,7 @@ def make_app() -> ServerApp:
 def run_fleet(grid: Grid, settings: Settings, party: Party) -> None:
     """Play a run, or continue the one of that name; what came of it, also a failure, is in the run's folder."""
     folder = RunFolder(party.state / settings.run)
-    make_folder(folder.path)
-    with _held(folder):
+    with folder.held():
         (folder.path / "outcome.json").unlink(missing_ok=True)
         try:
             with party.connect() as dkms:
@@ -60,18 +55,6 @@ def run_fleet(grid: Grid, settings: Settings, party: Party) -> None:
         except SenseCryptError as error:
             folder.write("outcome.json", json.dumps({"error": str(error)}).encode())
             raise
-
-
-@contextlib.contextmanager
-def _held(folder: RunFolder) -> Iterator[None]:
-    """Hold the run: two ServerApps on one would get in each other's way."""
-    with (folder.path / "lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            problem = "is played by another ServerApp"
-            raise InvalidInput(str(folder.path), problem, "stop that one first: flwr stop") from None
-        yield
 
 
 def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder: RunFolder) -> None:

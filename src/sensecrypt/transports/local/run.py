@@ -81,9 +81,6 @@ def run_local(
     known = (folder.load_prices() if resume else None) or prices  # one run, one calibration
     always = always_of(config, initial, classes)
     keys = make_keys(config, always, known)
-    if not resume:
-        folder.create(config)  # only now: what could not even start leaves nothing behind
-        folder.save_prices(keys.prices)
     start = time.perf_counter()
     context = ClientContext(
         config,
@@ -98,7 +95,10 @@ def run_local(
     clip = clip_bound(config.clip, vector) if config.uploads == "updates" else None
     observer = LocalObserver(config, what, folder, keys.service, vector, clip)
     clients = LocalClients(RUN_NAME, context, vector, clip, folder.path / "clients")
-    with Workers(clients, keys.service.client, config.workers) as workers:
+    with folder.held(), Workers(clients, keys.service.client, config.workers) as workers:
+        if not resume:
+            folder.create(config)  # only now: what could not even start leaves nothing behind
+            folder.save_prices(keys.prices)
         transport = LocalTransport(workers, config, intercept=intercept, keep=folder.keep_message, prices=keys.prices)
         _, state = coordinator.run(
             transport,

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sensecrypt.engines import work
 
 from sensecrypt.algo.clipping import clip_bound
+from sensecrypt.client import localtraining
+from sensecrypt.client import update as client_update
 from sensecrypt.client.problem import configured_problem
-from sensecrypt.keyservice.http.addresses import Place
 from sensecrypt.models import get_vector, set_vector
-from sensecrypt.protocol.coordination import facts_from_bytes
+from sensecrypt.protocol.coordination import FAILURE, facts_from_bytes
+from sensecrypt.protocol.places import Place
 from sensecrypt.protocol.updates import model_of
-from sensecrypt.transports.flower.wire import FAILURE
 from tests.adversary.audited import opened
 from tests.adversary.test_conditions import ONE_CLASS, Wire
 from tests.transports.flower.conftest import dkms as dkms
@@ -29,13 +29,13 @@ SETTINGS = {**ONE_CLASS, "rounds": 3, "policy": "plaintext"}
 
 def sends(monkeypatch, update_of):
     """Client 5 sends what it likes; its own clipping is its own business."""
-    honest = work._to_send
+    honest = client_update._to_send
 
     def to_send(task, trained):
         update, clipped = honest(task, trained)
         return (update_of(task, update), clipped) if task.client == HOSTILE else (update, clipped)
 
-    monkeypatch.setattr(work, "_to_send", to_send)
+    monkeypatch.setattr(client_update, "_to_send", to_send)
 
 
 def biases(played) -> slice:
@@ -83,7 +83,7 @@ def test_nobody_is_missing_whatever_the_hostile_member_gets_through(fleet, monke
 def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(fleet, monkeypatch, caplog):
     """Should a start at the edge come about all the same, and training fail for whoever holds class 3."""
     played = fleet(**{**SETTINGS, "rounds": 1})
-    problem, honest = configured_problem(played.config), work.train
+    problem, honest = configured_problem(played.config), localtraining.train
 
     def train(model, images, labels, **settings):
         vector = get_vector(model)
@@ -92,7 +92,7 @@ def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(f
         trained = honest(model, images, labels, **settings)
         return np.full_like(trained, np.nan) if int(labels[0]) == int(problem.clients[2][1][0]) else trained
 
-    monkeypatch.setattr(work, "train", train)
+    monkeypatch.setattr(localtraining, "train", train)
     wire = Wire(played)
     played.play()
     uploads = {client: parts for client, kind, parts in wire.received if kind == "train"}
@@ -100,7 +100,7 @@ def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(f
     assert not any(FAILURE in parts for parts in uploads.values())
     assert len({len(parts["upload"]) for parts in uploads.values()}) == 1
     assert len({frozenset(parts) for parts in uploads.values()}) == 1
-    told = [facts_from_bytes(parts["facts"], "play") for parts in uploads.values()]
+    told = [facts_from_bytes(parts["facts"], "train") for parts in uploads.values()]
     assert len({frozenset(facts) for facts in told}) == 1
     assert min(facts["train_seconds"] for facts in told) > 0  # a 0 would tell who failed
     assert "a zero update is sent" in caplog.text  # on the client's own machine
@@ -110,19 +110,19 @@ def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(f
 def test_whoever_fails_at_once_tells_the_same_facts(fleet, monkeypatch, policy):
     """Training that raises for one client: what the aggregator gets of it has the same parts, facts and lengths."""
     played = fleet(**{**SETTINGS, "rounds": 1, "policy": policy})
-    problem, honest = configured_problem(played.config), work.train
+    problem, honest = configured_problem(played.config), localtraining.train
 
     def train(model, images, labels, **settings):
         if int(labels[0]) == int(problem.clients[2][1][0]):
             raise RuntimeError("of this client's data alone")
         return honest(model, images, labels, **settings)
 
-    monkeypatch.setattr(work, "train", train)
+    monkeypatch.setattr(localtraining, "train", train)
     wire = Wire(played)
     outcome = played.play()
     uploads = {client: parts for client, kind, parts in wire.received if kind == "train"}
     assert set(uploads) == {record["client"] for record in outcome.played} == set(range(6))
-    told = {client: facts_from_bytes(parts["facts"], "play") for client, parts in uploads.items()}
+    told = {client: facts_from_bytes(parts["facts"], "train") for client, parts in uploads.items()}
     assert len({frozenset(facts) for facts in told.values()}) == 1
     zeros = {client: {name for name, value in facts.items() if value == 0} for client, facts in told.items()}
     assert zeros[2] == zeros[1]
@@ -133,13 +133,13 @@ def test_whoever_fails_at_once_tells_the_same_facts(fleet, monkeypatch, policy):
 def test_an_honest_client_whose_training_moved_much_is_clipped_and_stays_in_the_sum(fleet, monkeypatch):
     """Its update would be far outside its slots and the bound; without clipping it would be missing, or refused."""
     played = fleet(**{**SETTINGS, "rounds": 1})
-    problem, honest, moved_much = configured_problem(played.config), work.train, 300.0
+    problem, honest, moved_much = configured_problem(played.config), localtraining.train, 300.0
 
     def train(model, images, labels, **settings):
         trained = honest(model, images, labels, **settings)
         return trained + moved_much if int(labels[0]) == int(problem.clients[2][1][0]) else trained
 
-    monkeypatch.setattr(work, "train", train)
+    monkeypatch.setattr(localtraining, "train", train)
     played.play()
     assert opened(played) == [list(range(6))]
     with played.server.party("client", "client-0") as party:

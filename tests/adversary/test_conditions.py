@@ -16,10 +16,11 @@ from sensecrypt.errors import SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.models import get_vector, mean_gradient
 from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.coordination import FAILURE
 from sensecrypt.protocol.messages import Upload
 from sensecrypt.protocol.round import Round
 from sensecrypt.transports.flower import client_app
-from sensecrypt.transports.flower.wire import FAILURE, RECORD
+from sensecrypt.transports.flower.wire import RECORD
 from tests.transports.flower.conftest import LoopFleet
 from tests.transports.flower.conftest import dkms as dkms
 from tests.transports.flower.conftest import fleet as fleet

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sensecrypt.engines import work
 
+from sensecrypt.client import update as client_update
 from sensecrypt.client.client import NO_PART
 from sensecrypt.errors import Rejected, SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.protocol.answers import read_moved, seal_moved
-from sensecrypt.transports.flower.wire import FAILURE
+from sensecrypt.protocol.coordination import FAILURE
 from tests.adversary.test_conditions import Wire
 from tests.transports.flower.conftest import dkms as dkms
 from tests.transports.flower.conftest import fleet as fleet
@@ -40,19 +40,19 @@ STARTS = {
 def test_nothing_is_trained_from_it_and_the_others_go_on(fleet, monkeypatch, caplog, start):
     """One client is handed another model than the rest; the reason stays in its own log."""
     played, (change, reason) = fleet(**SETTINGS), STARTS[start]
-    honest, trained, train = DkmsClient.moved, [], work._fit
+    honest, trained, train = DkmsClient.moved, [], client_update.train_locally
 
     def moved(self, round_):
         right = honest(self, round_)
         own = self.run(round_.run)["client"] == VICTIM
         return change(right.copy()) if own else right
 
-    def fit(world, client, vector, number):
+    def fit(context, client, vector, number):
         trained.append((client, number))
-        return train(world, client, vector, number)
+        return train(context, client, vector, number)
 
     monkeypatch.setattr(DkmsClient, "moved", moved)
-    monkeypatch.setattr(work, "_fit", fit)
+    monkeypatch.setattr(client_update, "train_locally", fit)
     wire = Wire(played)
     outcome = played.play()
     told = {parts[FAILURE].decode() for client, kind, parts in wire.received if client == VICTIM and FAILURE in parts}

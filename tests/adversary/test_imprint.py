@@ -19,13 +19,13 @@ import itertools
 
 import numpy as np
 import pytest
-from sensecrypt.engines import work
 
 from sensecrypt.algo.clipping import clip_bound
+from sensecrypt.client import update as client_update
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
-from sensecrypt.keyservice.http.addresses import Place
 from sensecrypt.models import get_vector
+from sensecrypt.protocol.places import Place
 from tests.adversary.audited import opened
 from tests.adversary.imprint import attacked_images, decibels, imprinted, rounds_of_attack, without_attack
 from tests.transports.flower.conftest import dkms as dkms
@@ -87,7 +87,7 @@ def test_a_bounded_attacker_needs_many_rounds(share, bins, rounds):
 
 def replace_model(monkeypatch, problem, share: float) -> None:
     """Client 7 asks for the planted model, or for a part of the way."""
-    honest, target = work._to_send, imprinted(problem, problem.clients[HOSTILE][0])
+    honest, target = client_update._to_send, imprinted(problem, problem.clients[HOSTILE][0])
 
     def to_send(task, trained):
         update, clipped = honest(task, trained)
@@ -95,7 +95,7 @@ def replace_model(monkeypatch, problem, share: float) -> None:
             update = share * (target.astype(np.float64) - task.vector)
         return update, clipped
 
-    monkeypatch.setattr(work, "_to_send", to_send)
+    monkeypatch.setattr(client_update, "_to_send", to_send)
 
 
 def moved_in(played, number: int) -> np.ndarray:

@@ -53,7 +53,7 @@ def test_weights_that_are_made_up_cannot_talk_select_out_of_the_leakage_bound():
 
 
 def test_noise_that_is_asked_for_again_and_again_averages_out():
-    """Why a fleet's client draws its noise once and sends the same vector again (tests/engines/flower)."""
+    """Why a fleet's client draws its noise once and sends the same vector again (tests/transports/flower)."""
     vector = np.full(200, 0.05)
     many = np.mean([dp_noise(vector, clip=1.0, epsilon=1.0) for _ in range(400)], axis=0)
     once = dp_noise(vector, clip=1.0, epsilon=1.0)

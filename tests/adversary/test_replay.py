@@ -19,10 +19,10 @@ from sensecrypt.client.training import train
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.models import get_vector
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.coordination import Assignment, Invitation
+from sensecrypt.protocol.coordination import FAILURE, Assignment, Invitation
 from sensecrypt.protocol.round import Round
 from sensecrypt.transports.flower import client_app
-from sensecrypt.transports.flower.wire import FAILURE, RECORD, pack
+from sensecrypt.transports.flower.wire import RECORD, pack
 from tests.transports.flower.conftest import SMALL, LoopFleet
 from tests.transports.flower.conftest import dkms as dkms
 from tests.transports.flower.conftest import pki as pki

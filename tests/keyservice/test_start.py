@@ -14,10 +14,10 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
-from sensecrypt.services import pki as pki_module
 
 from sensecrypt.cli import main
 from sensecrypt.errors import CertificateError, InvalidInput
+from sensecrypt.keyservice import pki as pki_module
 from sensecrypt.keyservice.http.certificates import check_pair
 from sensecrypt.keyservice.http.policy import DEFAULT_TEXT, Policy, read_policy
 from tests.keyservice.conftest import PASSPHRASE, Server, certificate, make_server, wait_for_handshake

@@ -8,9 +8,12 @@ import pytest
 from flwr.app import Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
+from sensecrypt.coordinator.ports import Unanswered
+from sensecrypt.errors import Rejected
+from sensecrypt.protocol.coordination import require_parts
 from sensecrypt.transports.flower import exchange
-from sensecrypt.transports.flower.exchange import Unanswered, ask
-from sensecrypt.transports.flower.wire import pack, unpack
+from sensecrypt.transports.flower.exchange import ask
+from sensecrypt.transports.flower.wire import pack
 
 
 class Stub:
@@ -40,8 +43,8 @@ def quick(monkeypatch):
 def asked(answer, numbers=None, seconds=0.1):
     requests = {node: {"a": bytes([node])} for node in (5, 6, 7)}
     replies = list(ask(Stub(answer, numbers), "query.enrol", requests, seconds=seconds))
-    assert sorted(reply.node for reply in replies) == [5, 6, 7]
-    return {reply.node: reply for reply in replies}
+    assert sorted(reply.client for reply in replies) == [5, 6, 7]
+    return {reply.client: reply for reply in replies}
 
 
 def echo(message: Message) -> Message:
@@ -50,7 +53,7 @@ def echo(message: Message) -> Message:
 
 def test_everybody_s_answer_arrives():
     for node, reply in asked(echo).items():
-        assert unpack(reply.content, needed={"a"}) == {"a": bytes([node])}
+        assert require_parts(reply.content, needed={"a"}) == {"a": bytes([node])}
 
 
 def test_an_answer_tells_its_delay():
@@ -113,6 +116,6 @@ def test_an_answer_without_content_is_told():
 
 def test_other_content_is_refused_by_whoever_reads_it():
     replies = asked(lambda message: Message(RecordDict(), reply_to=message))
-    with pytest.raises(exchange.Rejected, match="not a message of sensecrypt"):
-        unpack(replies[5].content, needed={"a"})
+    with pytest.raises(Rejected, match="not a message of sensecrypt"):
+        require_parts(replies[5].content, needed={"a"})
     assert pack({}) is not None

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sensecrypt.engines import work
 
 from sensecrypt.algo.dp import gaussian_sigma
+from sensecrypt.client import update as client_update
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, Refused, SenseCryptError
 from sensecrypt.protocol.client import seal_model
@@ -229,7 +229,7 @@ def test_a_server_app_that_is_killed_while_collecting_starts_a_new_attempt(fleet
 
 
 def test_a_server_app_that_is_killed_while_ordering_goes_on(fleet, tmp_path, monkeypatch):
-    from sensecrypt.coordinator import enrolment as fleetsetup
+    from sensecrypt.coordinator import enrolment
 
     played = fleet()
 
@@ -240,7 +240,7 @@ def test_a_server_app_that_is_killed_while_ordering_goes_on(fleet, tmp_path, mon
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(fleetsetup, "grow", killed)
+        patch.setattr(enrolment, "grow", killed)
         with pytest.raises(Killed):
             played.play()
     assert played.play().model_sha256 == local_models(tmp_path)
@@ -400,7 +400,7 @@ def watch_sealing(monkeypatch) -> dict[int, bool]:
         padded[more["client"]] = more["padded"]
         return seal_model(*arguments, **more)
 
-    monkeypatch.setattr(work, "seal_model", watched)
+    monkeypatch.setattr(client_update, "seal_model", watched)
     return padded
 
 

@@ -10,12 +10,12 @@ from flwr.app import Message
 from sensecrypt.client.problem import configured_share
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
-from sensecrypt.protocol.coordination import Enrolment, facts_to_bytes
+from sensecrypt.protocol.coordination import Enrolment, Parts, facts_to_bytes, require_parts
 from sensecrypt.protocol.envelope import seal, unseal_any
 from sensecrypt.protocol.messages import Receipt
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower import client_app
-from sensecrypt.transports.flower.wire import Parts, pack, unpack
+from sensecrypt.transports.flower.wire import pack, unpack
 
 ALL = {"proof", "enrolment", "facts", "upload", "sensitivity", "model_sha256"}
 
@@ -32,7 +32,7 @@ def altered(fleet):
             reply = honest(message, context)
             if message.metadata.message_type != kind or context.node_id != 103:
                 return reply
-            parts = unpack(reply.content, needed=set(), allowed=ALL)
+            parts = dict(require_parts(unpack(reply.content), needed=set(), allowed=ALL))
             return Message(pack(alter(parts, message, context)), reply_to=message)
 
         played.app = app
@@ -78,7 +78,7 @@ def test_a_proof_of_another_client_cannot_be_used_again(altered, fleet, caplog):
     def keep(message, context):
         reply = app(message, context)
         if message.metadata.message_type == "query.prove" and context.node_id == 102:
-            stolen[102] = unpack(reply.content, needed=set(), allowed=ALL)
+            stolen[102] = dict(require_parts(unpack(reply.content), needed=set(), allowed=ALL))
         return reply
 
     played.app = keep
@@ -158,7 +158,7 @@ def test_who_spoils_rankings_too_does_not_keep_the_others_from_an_order(fleet):
         reply = honest(message, context)
         if not message.metadata.message_type.startswith("train") or context.node_id != 103:
             return reply
-        parts = unpack(reply.content, needed=set(), allowed=ALL)
+        parts = dict(require_parts(unpack(reply.content), needed=set(), allowed=ALL))
         swapped = {key: _other_ciphertexts(parts[key]) for key in ("upload", "sensitivity") if key in parts}
         return Message(pack({**parts, **swapped}), reply_to=message)
 
@@ -183,7 +183,7 @@ def test_a_sum_that_nobody_explains_ends_the_run(fleet):
         reply = honest(message, context)
         if message.metadata.message_type != "train":
             return reply
-        parts = unpack(reply.content, needed=set(), allowed=ALL)
+        parts = dict(require_parts(unpack(reply.content), needed=set(), allowed=ALL))
         return Message(pack(_alter_upload(parts)), reply_to=message)
 
     played.app = app

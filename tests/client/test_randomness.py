@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from sensecrypt.engines import work
-from sensecrypt.engines.meter import Meter, MeteredKey
-from sensecrypt.engines.work import World
 from torch import nn
 
+from sensecrypt.client import scoring
+from sensecrypt.client.context import ClientContext
+from sensecrypt.client.localtraining import train_locally
 from sensecrypt.config import make_config
 from sensecrypt.models import get_vector
 from tests.crypto.conftest import keypair
@@ -28,11 +28,10 @@ def drawn(*, local: bool) -> tuple[int, float, list[float]]:
     def fit(model, inputs, labels, seed) -> None:
         seen.append((seed, float(torch.rand(()))))
 
-    key = MeteredKey(keypair("insecure-test")[0], Meter(None))
-    world = World(make_config({}), build, DATA, key, fit=fit, local=local)
-    work._fit(world, 0, get_vector(build()), 0)
+    context = ClientContext(make_config({}), build, DATA, keypair("insecure-test")[0], fit=fit, local=local)
+    train_locally(context, 0, get_vector(build()), 0)
     [(seed, layer)] = seen
-    return seed, layer, work._sample(world, 0, 0, 3)[0].ravel().tolist()
+    return seed, layer, scoring._sample(context, 0, 0, 3)[0].ravel().tolist()
 
 
 def test_on_one_machine_everything_follows_from_the_seed():

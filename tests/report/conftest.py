@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.coordinator.checkpoint import FleetState
+from sensecrypt.coordinator.checkpoint import RunState
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
 
@@ -51,7 +51,7 @@ def fleet(run) -> Path:
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
     rows = np.random.default_rng(0).normal(size=(8, 16)) + 10 * labels[:, None]
     latest = np.array([[2, 0], [2, 0]])
-    FleetState(3, "as it came", 100, "", None, labels, np.ones(8, dtype=np.int64), rows, latest).save(RunFolder(run))
+    RunState(3, "as it came", 100, "", None, labels, np.ones(8, dtype=np.int64), rows, latest).save(RunFolder(run))
     for absent in (run / "map.json", *run.glob("model-*")):
         absent.unlink()
     outcome = {"model_sha256": ["a", "b"], "clusters": labels.tolist(), "why": "as it came", "wall_seconds": 3.0}

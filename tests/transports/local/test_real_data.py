@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sensecrypt.engines.meter import Meter, MeteredKey
-from sensecrypt.engines.work import World, describe_data
 from sklearn.metrics import adjusted_rand_score
 
 from sensecrypt import cluster_clients, generate_keypair
+from sensecrypt.client.context import ClientContext
 from sensecrypt.client.problem import configured_problem
+from sensecrypt.client.scoring import clustering_gains, describe_gains
 from sensecrypt.config import make_config
 from sensecrypt.models import get_vector
 
@@ -30,13 +30,10 @@ def test_fashion_mnist_clients_are_clustered_by_their_classes(partition, truth):
     torch.set_num_threads(1)
     config = make_config({"dataset": "fashion-mnist", "partition": partition, "seed": 1})
     problem = configured_problem(config)
-    world = World(
-        config,
-        problem.build,
-        dict(enumerate(problem.clients)),
-        MeteredKey(generate_keypair("insecure-test")[0], Meter(None)),
-    )
+    key = generate_keypair("insecure-test")[0]
+    context = ClientContext(config, problem.build, dict(enumerate(problem.clients)), key)
     vector = get_vector(problem.build())
-    sketches = [describe_data(world, client, vector, b"a seed of sixteen").row for client in range(20)]
+    gains = [clustering_gains(context, client, vector) for client in range(20)]
+    sketches = [describe_gains(*each, b"a seed of sixteen").row for each in gains]
     found = cluster_clients(np.array(sketches), random_state=0)
     assert adjusted_rand_score(truth, found.labels) == 1.0

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from sensecrypt import checks
 from sensecrypt.algo.clipping import Clip
 from sensecrypt.algo.leakage import DEFAULT_BINS, MAX_BINS
+from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
 from sensecrypt.tomlfile import read_toml, refuse_unknown
@@ -127,6 +128,11 @@ class RunConfig:
         quorum: share of a cluster's weight, and of its clients, that must arrive.
         sample: clients of a cluster that take part in a round: their share, if below 1; else how many; 0: all of them.
             Never fewer than `min_contributors`. Drawn by the seed on one machine, at random in fleets.
+        server: how the mean update of a round moves a cluster's model: `fedavg`, `fedavgm`, `fedadam` or `fedyogi`.
+        server_learning_rate: of that rule.
+        server_momentum: β₁ of `fedavgm`, `fedadam` and `fedyogi`.
+        server_beta2: β₂ of `fedadam` and `fedyogi`.
+        server_tau: τ of `fedadam` and `fedyogi`.
         local_epochs: of training a round.
         batch_size: of training.
         learning_rate: of training.
@@ -185,6 +191,11 @@ class RunConfig:
     min_contributors: int = 3  # so that one of them may collude with the aggregator
     quorum: float = 0.5
     sample: float = 0.0
+    server: Literal["fedavg", "fedavgm", "fedadam", "fedyogi"] = "fedavg"
+    server_learning_rate: float = 1.0
+    server_momentum: float = 0.9
+    server_beta2: float = 0.99
+    server_tau: float = 1e-3
     local_epochs: int = 1
     batch_size: int = 32
     learning_rate: float = 0.05
@@ -229,6 +240,9 @@ class RunConfig:
                 raise InvalidInput(name, "are empty", "give a number for at least one device")
             for each in (each for row in rows for each in row):
                 checks.number(name, each, low=_TINY, high=_HUGE)
+        if self.server_rule != ServerRule() and self.uploads == "weights":
+            fix = "set uploads=updates, or leave the server's settings out"
+            raise InvalidInput("server", "rules are for updates, and clients upload weights", fix)
         profile = get_profile(self.profile)
         if self.layout == "individual" and profile.slots > 1:
             fix = "choose profile paillier-2048-scalar, or layout blocks or prefix"
@@ -242,6 +256,12 @@ class RunConfig:
         if self.randomness == "ahead" and profile.scheme != "paillier":
             fix = "choose randomness fresh, or a paillier profile"
             raise InvalidInput("randomness", f"cannot be made ahead for {profile.name}", fix)
+
+    @property
+    def server_rule(self) -> ServerRule:
+        """How the mean update of a round moves a cluster's model."""
+        rates = (self.server_learning_rate, self.server_momentum, self.server_beta2, self.server_tau)
+        return ServerRule(self.server, *rates)
 
     @property
     def padded(self) -> bool:

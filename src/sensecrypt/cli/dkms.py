@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.cli.passphrase import find_passphrase, passphrase_option
 from sensecrypt.errors import InvalidInput, MissingExtra
 from sensecrypt.keyservice.names import check_name
@@ -148,6 +149,13 @@ def _admin(command: _Command) -> _Command:
 @click.option(
     "--rounds", type=click.IntRange(1), help="After so many the key is destroyed.  [default: dkms close does]"
 )
+@click.option(
+    "--server",
+    default="fedavg",
+    show_default=True,
+    metavar="RULE[,RATE[,MOMENTUM[,BETA2[,TAU]]]]",
+    help="How a round's mean update moves the model: fedavg, fedavgm, fedadam or fedyogi, and its settings.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what the service tells about the run.")
 def register(
     url: str,
@@ -164,6 +172,7 @@ def register(
     first: tuple[str, ...],
     aggregators: tuple[str, ...],
     rounds: int | None,
+    server: str,
     as_json: bool,
 ) -> None:
     """Register a run and its members, as admin; the service makes its key pair. Doing it twice changes nothing."""
@@ -174,7 +183,7 @@ def register(
     if len(numbered) < min_contributors:
         problem = f"is {min_contributors}, and the run has {len(numbered)} members"
         raise InvalidInput("--min-contributors", problem, "name more members, or ask for fewer contributors")
-    ranges = [_range(text) for text in first]
+    ranges, rule = [_range(text) for text in first], _rule(server)
     with DkmsClient(url, certificate=certificate, key=key, authority=authority) as admin:
         told = admin.register_run(
             run,
@@ -186,11 +195,21 @@ def register(
             quorum=quorum,
             first=ranges,
             rounds=rounds,
+            server=rule,
         )
     if as_json:
         click.echo(json.dumps(told))
     else:
         click.echo(f"Run {run} is registered: {len(numbered)} members, {size:,} parameters, {profile}.")
+
+
+def _rule(text: str) -> ServerRule:
+    """A server rule, as `--server` has it."""
+    name, *rates = text.split(",")
+    try:
+        return ServerRule(name, *map(float, rates))
+    except (TypeError, ValueError):
+        raise InvalidInput("--server", f"is {text!r}", "write a rule and numbers, such as fedadam,0.1") from None
 
 
 @dkms.command()

@@ -59,7 +59,10 @@ def run(
         if out is None or config_file is not None or preset is not None:
             fix = "give it --out, and --set for what is to change"
             raise InvalidInput("--resume", "continues the run of a folder, as it was configured", fix)
-        config = folder.change_config(parse_settings(changes, None)) if changes else folder.read_config()
+        config = folder.read_config()
+        if changes:
+            with folder.held():
+                config = folder.change_config(parse_settings(changes, None))
     else:
         config = read_config(config_file, parse_settings(changes, preset))
     if config.messages == "keep":

@@ -249,7 +249,8 @@ class Client:
         moved = self.keyservice.moved(round_)
         if self.guards is not None and self.clip is not None:
             try:
-                self.guards.check_start(moved, self.initial.size, number, clip=self.clip)
+                reach = self.context.config.server_rule.reach(self.clip)
+                self.guards.check_start(moved, self.initial.size, number, reach=reach)
             except InvalidInput as error:  # how far the models of a cluster are apart is not for the aggregator
                 _LOG.warning("round %d: nothing is trained, because: %s", assignment.number, error)
                 raise Rejected(NO_PART) from None

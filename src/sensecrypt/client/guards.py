@@ -45,8 +45,15 @@ class Guards:
         """Note that this run starts from this model; raise `Rejected` if another run has."""
         self._starts.claim(start, run)
 
-    def check_start(self, moved: Vector, size: int, number: int, *, clip: float) -> None:
-        """Raise unless clipped updates lead here from the last start, which this one then replaces."""
+    def check_start(self, moved: Vector, size: int, number: int, *, reach: float) -> None:
+        """Raise unless clipped updates lead here from the last start, which this one then replaces.
+
+        Args:
+            moved: how far the cluster has moved.
+            size: parameters of the model.
+            number: of the round after which it has.
+            reach: how far one round may move it.
+        """
         before, then = self._last.read(size=size)
-        check_start(moved, before, norm=clip, rounds=max(number - then, 0))
+        check_start(moved, before, norm=reach, rounds=max(number - then, 0))
         self._last.write(moved, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 
 from sensecrypt.algo.clipping import clip_bound
@@ -13,6 +14,7 @@ from sensecrypt.client.identity import Party
 from sensecrypt.client.problem import Share, always_of
 from sensecrypt.client.training import Fit, accuracy_on
 from sensecrypt.config import RunConfig
+from sensecrypt.errors import Rejected
 from sensecrypt.keyservice.port import ClientKeyService
 from sensecrypt.models import get_vector, set_vector
 from sensecrypt.simulation.ahead import AheadKey
@@ -24,6 +26,8 @@ def require_terms(config: RunConfig, run: str, party: Party, keyservice: ClientK
     """This client's number in a run that meets its conditions, or `Rejected`; no data are loaded for it."""
     described = keyservice.run(run)
     party.conditions.require_run(config, described)
+    if described["server"] != asdict(config.server_rule):
+        raise Rejected("the key service moves models by another rule than the run's settings say")
     return int(described["client"])
 
 

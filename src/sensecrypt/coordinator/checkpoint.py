@@ -19,6 +19,7 @@ import numpy.typing as npt
 from sensecrypt import checks
 from sensecrypt.algo.sketching import SEED_BYTES
 from sensecrypt.coordinator.ports import Record
+from sensecrypt.errors import InvalidInput
 from sensecrypt.protocol.envelope import seal, unseal_any
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import SETUP
@@ -99,6 +100,9 @@ def load_state(folder: RunFolder) -> tuple[RunState, dict[str, npt.NDArray[Any]]
         folder.forget_from(SETUP)
         return None
     header, tensors = checkpoint
+    if "initial" not in header:
+        fix = "start the run again in another folder"
+        raise InvalidInput(str(folder.path), "has a checkpoint of a version before 0.3", fix)
     folder.forget_from(int(header["round"]))
     rest = {name: tensors[name] for name in ("labels", "samples", "rows", "latest")}
     if "bandwidths" in tensors:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.config import RunConfig
 from sensecrypt.coordinator.budgets import Budgets
 from sensecrypt.coordinator.checkpoint import RunState, forget_closed, load_state, sketch_seed
@@ -64,6 +65,9 @@ def run(
     if sorted(map(int, names)) != list(range(config.clients)):
         problem = f"is {config.clients}, the key service knows {len(names)} members of run {name}"
         raise InvalidInput("clients", problem, "register the run with as many, numbered from 0")
+    if described["server"] != asdict(config.server_rule):
+        problem = f"is {config.server_rule}, the run is registered with {ServerRule(**described['server'])}"
+        raise InvalidInput("server", problem, "register the run with the settings that it is submitted with")
     registry = Registry(transport, map(int, names), sketch_seed(folder))
     coordination = Coordination(
         name=name,

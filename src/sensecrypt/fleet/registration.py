@@ -41,6 +41,7 @@ def register(folder: FleetFolder, description: Description, config: RunConfig, r
             quorum=config.quorum,
             first=first,
             rounds=config.rounds,
+            server=config.server_rule,
         )
 
 

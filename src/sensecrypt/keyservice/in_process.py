@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
+from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.answers import Acknowledgement
@@ -22,9 +23,10 @@ from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
-from sensecrypt.protocol.updates import moved_after
+from sensecrypt.protocol.updates import FEDAVG, moved_after
 
 Vector = npt.NDArray[np.float32]
+_RULE = "rule-"  # of a rule's state in a checkpoint
 _KEPT_ROUNDS = 2  # sensitivities are of the round after, and a model of the round before
 
 
@@ -41,6 +43,7 @@ class InProcessKeyService:
         first: npt.NDArray[np.bool_] | None,
         slot_order: bool,
         workers: int,
+        rule: ServerRule = FEDAVG,
     ) -> None:
         """For one run.
 
@@ -52,7 +55,9 @@ class InProcessKeyService:
             first: parameters that come first in every order.
             slot_order: whether an order says which slot holds which parameter; else it only ranks them.
             workers: processes that decrypt.
+            rule: how a round's mean update moves a model.
         """
+        self._rule, self._rule_states = rule, dict[int, dict[str, checks.FloatVector]]()
         self._server, self._public, self._rules, self._first = server, public, rules, first
         self._clients, self.slot_order, self._workers = clients, slot_order, workers
         self._samples: dict[int, int] = {}
@@ -63,8 +68,9 @@ class InProcessKeyService:
     # What the aggregator asks for.
 
     def run(self, _run: str) -> dict[str, Any]:
-        """The release rules, and the members by number."""
-        return {**asdict(self._rules), "names": {str(client): f"client-{client}" for client in range(self._clients)}}
+        """The release rules, the server's rule, and the members by number."""
+        names = {str(client): f"client-{client}" for client in range(self._clients)}
+        return {**asdict(self._rules), "server": asdict(self._rule), "names": names}
 
     def public_key(self, _run: str) -> EncryptionKey:
         """What everybody encrypts with."""
@@ -97,7 +103,9 @@ class InProcessKeyService:
                 self._server.keep_ranking(round_, ranking)
         else:
             _, before = self._moved.get(round_.cluster, (None, None))
-            self._moved[round_.cluster] = (place_of(round_), moved_after(before, opened, round_))
+            state = self._rule_states.get(round_.cluster, {})
+            moved, state = moved_after(before, opened, round_, rule=self._rule, state=state)
+            self._moved[round_.cluster], self._rule_states[round_.cluster] = (place_of(round_), moved), state
         return Acknowledgement(opened.contributors, opened.weight, opened.cost)
 
     # What one client asks for.
@@ -129,6 +137,8 @@ class InProcessKeyService:
         tensors: dict[str, npt.NDArray[Any]] = {}
         for cluster, (_, moved) in self._moved.items():
             tensors[f"moved-{cluster}"] = moved
+            more = self._rule_states.get(cluster, {})
+            tensors |= {f"{_RULE}{cluster}-{name}": vector for name, vector in more.items()}
         for cluster, ranking in self._rankings.items():
             tensors |= {f"order-{cluster}": ranking.order, f"profile-{cluster}": ranking.profile}
         return tensors
@@ -141,6 +151,8 @@ class InProcessKeyService:
         for cluster, round_ in latest.items():
             self._rounds[place_of(round_)] = round_
             self._moved[cluster] = (place_of(round_), state[f"moved-{cluster}"])
+            own = f"{_RULE}{cluster}-"
+            self._rule_states[cluster] = {name[len(own) :]: state[name] for name in state if name.startswith(own)}
         for name in state:
             kind, _, number = name.partition("-")
             if kind == "order":

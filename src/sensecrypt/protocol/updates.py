@@ -8,31 +8,47 @@ members send whole models, the mean of these is handed out in its place.
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
+from sensecrypt.algo.serverupdates import ServerRule, State
 from sensecrypt.protocol.client import model_format
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.round import Round
 
 Vector = npt.NDArray[np.float32]
+FEDAVG = ServerRule()
+_NOTHING: State = MappingProxyType({})
 _ROUNDING = 1e-6
 
 
-def moved_after(before: Vector | None, opened: Opened, round_: Round) -> Vector:
-    """How far the cluster has moved after this round; the mean of the models where members send models.
+def moved_after(
+    before: Vector | None,
+    opened: Opened,
+    round_: Round,
+    *,
+    rule: ServerRule = FEDAVG,
+    state: State = _NOTHING,
+) -> tuple[Vector, dict[str, checks.FloatVector]]:
+    """How far the cluster has moved after this round, and the rule's state; where members send models, their mean.
 
     Args:
         before: how far it had moved before; None: not at all.
         opened: the round's sum.
         round_: the round.
+        rule: how the mean update moves the model.
+        state: of the rule, after the round before.
     """
     mean = model_format(round_).decode(opened.values, opened.weight)
-    if round_.clip is not None and before is not None:
-        mean += before
-    return mean.astype(np.float32)
+    after: dict[str, checks.FloatVector] = {}
+    if round_.clip is not None:
+        mean, after = rule.step(mean, state)
+        if before is not None:
+            mean = mean + before
+    return mean.astype(np.float32), after
 
 
 def model_of(initial: Vector, moved: Vector, round_: Round) -> Vector:

@@ -158,6 +158,7 @@ class LoopFleet:
                 members=members,
                 min_contributors=config.min_contributors,
                 first=first,
+                server=config.server_rule,
             )
 
     def play(self) -> Outcome:

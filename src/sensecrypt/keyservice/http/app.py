@@ -44,6 +44,18 @@ class Problem(BaseModel):
     fix: str
 
 
+class ServerRequest(BaseModel):
+    """How a round's mean update moves a model."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    rule: Literal["fedavg", "fedavgm", "fedadam", "fedyogi"] = "fedavg"
+    learning_rate: float = Field(default=1.0, gt=0, le=1e6, description="of the server")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="of the momentum, or of the first moment")
+    beta2: float = Field(default=0.99, ge=0, lt=1, description="of the second moment")
+    tau: float = Field(default=1e-3, ge=1e-12, le=1e6, description="what keeps steps small where nothing moved")
+
+
 class RunRequest(BaseModel):
     """A run, as an admin registers it."""
 
@@ -67,6 +79,7 @@ class RunRequest(BaseModel):
     rounds: int | None = Field(
         default=None, ge=1, le=_MOST, description="how many it has: its key is destroyed after the last"
     )
+    server: ServerRequest = Field(default=ServerRequest(), description="how a round's mean update moves a model")
 
 
 def create_app(service: KeyService, refusals: Refusals) -> FastAPI:

@@ -10,6 +10,7 @@ import random
 import ssl
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt._version import __version__
+from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.crypto.publicfile import AnyPublicKey, public_key
 from sensecrypt.errors import MissingExtra, Refused, Unreachable
 from sensecrypt.keyservice.http.addresses import (
@@ -42,6 +44,7 @@ from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.places import Place
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import FEDAVG
 
 try:
     import httpx
@@ -105,12 +108,14 @@ class DkmsClient:
         quorum: float = 0.5,
         first: Sequence[tuple[int, int]] = (),
         rounds: int | None = None,
+        server: ServerRule = FEDAVG,
     ) -> dict[str, Any]:
         """Register a run, as admin; what the service tells about it. See `registry.Run` for the arguments."""
         names = {str(number): name for number, name in members.items()}
         asked = {"size": size, "profile": profile, "members": names, "min_contributors": min_contributors}
         ranges = [list(each) for each in first]
         body = {**asked, "aggregators": list(aggregators), "quorum": quorum, "first": ranges, "rounds": rounds}
+        body["server"] = asdict(server)
         return self._json("PUT", run_address(run), json=body)
 
     def end_run(self, run: str) -> None:

@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from sensecrypt import checks
+from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.checks import FloatVector
 from sensecrypt.errors import Rejected
 from sensecrypt.keyservice.http.audit import Facts
@@ -25,12 +27,13 @@ from sensecrypt.protocol.answers import (
     seal_sketch,
 )
 from sensecrypt.protocol.descriptions import read_round
+from sensecrypt.protocol.envelope import seal, unseal_any
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.messages import Receipt
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.updates import moved_after
+from sensecrypt.protocol.updates import FEDAVG, moved_after
 
 _OPENING = "WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
 _ATTEMPT = "WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
@@ -39,8 +42,19 @@ _ATTEMPT = "WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
 class DatabaseLedger:
     """What `protocol.ledger.Ledger` asks for, on behalf of one party."""
 
-    def __init__(self, store: Store, root: bytes, who: Identity, *, number: int = -1) -> None:
-        """A ledger whose audit lines name `who`, and whose orders are those of round `number`."""
+    def __init__(
+        self, store: Store, root: bytes, who: Identity, *, number: int = -1, rule: ServerRule = FEDAVG
+    ) -> None:
+        """A ledger whose audit lines name `who`, and whose orders are those of round `number`.
+
+        Args:
+            store: the database.
+            root: what all seeds and keys at rest are derived from.
+            who: asks.
+            number: of the round whose sensitivities make an order.
+            rule: by which a round's mean update moves a model.
+        """
+        self._rule = rule
         self._store, self._root, self._who, self._number = store, root, who, number
         self._sealer = Sealer(root)
 
@@ -136,36 +150,46 @@ class DatabaseLedger:
     def keep_opened(self, round_: Round, opened: Opened) -> None:
         """The sum, sealed, with the audit line that it was decrypted; the pads of all attempts go. All or nothing."""
         place = place_of(round_)
-        kept = (
-            seal_moved(self._moved_after(opened, round_)) if place.purpose == "model" else seal_opened(opened, round_)
-        )
+        rule = None
+        if place.purpose == "model":
+            moved, state = self._moved_after(opened, round_)
+            kept = seal_moved(moved)
+            if state:
+                rule = self._sealer.seal(seal("rule", {}, state), "rule", *place.round)
+        else:
+            kept = seal_opened(opened, round_)
         result = self._sealer.seal(kept, "opened", *place.round)
         who = ",".join(map(str, opened.contributors))
 
         def work(transaction: Transaction) -> None:
             if _is_opened(transaction, place):
                 raise Rejected("this sum was decrypted already", code="already-decrypted")
-            sql = f"UPDATE openings SET result = ?, contributors = ?, weight = ? {_OPENING}"  # noqa: S608  (constants)
-            transaction.change(sql, result, who, opened.weight, *place.round)
+            sql = f"UPDATE openings SET result = ?, contributors = ?, weight = ?, rule = ? {_OPENING}"  # noqa: S608  (constants)
+            transaction.change(sql, result, who, opened.weight, rule, *place.round)
             transaction.erase(f"UPDATE receipts SET padded = NULL {_OPENING}", *place.round)  # noqa: S608  (constants)
             facts = {**facts_of(place), "clients": list(opened.contributors)}
             transaction.note({"event": "decrypted", **self._by, **facts})
 
         self._store.run(work)
 
-    def _moved_after(self, opened: Opened, round_: Round) -> npt.NDArray[np.float32]:
+    def _moved_after(
+        self, opened: Opened, round_: Round
+    ) -> tuple[npt.NDArray[np.float32], dict[str, checks.FloatVector]]:
         """How far the cluster has moved, from where it was after its latest round that was opened before this one."""
         sql = (
-            "SELECT number, attempt FROM openings WHERE (run, cluster, purpose) = (?, ?, 'model') AND number < ? "
+            "SELECT number, attempt, rule FROM openings WHERE (run, cluster, purpose) = (?, ?, 'model') AND number < ? "
             "AND result IS NOT NULL ORDER BY number DESC LIMIT 1"
         )
         where = (round_.run, round_.cluster, round_.number)
         latest = self._store.run(lambda transaction: transaction.row(sql, *where))
-        before = None
+        before, state = None, dict[str, checks.FloatVector]()
         if latest is not None and round_.clip is not None:
-            kept = self.result(replace(place_of(round_), number=latest[0], attempt=latest[1]))
+            place = replace(place_of(round_), number=latest[0], attempt=latest[1])
+            kept = self.result(place)
             before = None if kept is None else read_moved(kept, round_.size)
-        return moved_after(before, opened, round_)
+            if latest[2] is not None:
+                _, state = unseal_any(self._sealer.open(latest[2], "rule", *place.round), "rule")
+        return moved_after(before, opened, round_, rule=self._rule, state=state)
 
     def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
         """Of every sum of the run and purpose that was opened: its clients and their weights."""

@@ -42,6 +42,7 @@ class Run:
         quorum: the least part of a cluster's weight, and of its clients, in a sum.
         first: ranges [start, stop) of parameters that come first in every order.
         rounds: how many it has, after which its key is destroyed; None: as many as come.
+        server: the settings of the rule by which a round's mean update moves a model.
     """
 
     run: str
@@ -53,6 +54,7 @@ class Run:
     quorum: float
     first: list[tuple[int, int]]
     rounds: int | None
+    server: dict[str, Any]
 
     @property
     def blocks(self) -> int:
@@ -180,6 +182,17 @@ class Registry:
             if len(self._rounds) > _KEPT_ROUNDS:
                 self._rounds.popitem(last=False)
         return found
+
+    def latest_round(self, run: str, cluster: int) -> Round:
+        """The round of models that a cluster plays now, or played last."""
+        sql = (
+            "SELECT number, attempt FROM rounds WHERE (run, cluster, purpose) = (?, ?, 'model') "
+            "ORDER BY number DESC, attempt DESC LIMIT 1"
+        )
+        row = self._store.run(lambda transaction: transaction.row(sql, run, cluster))
+        if row is None:
+            raise refused("unknown-round", "the cluster has played no round")
+        return self.round(Place(run, row[0], cluster, "model", row[1]))
 
     def add_round(self, round_: Round, who: Identity) -> bool:
         """Keep a round; False if it was registered before, exactly so."""

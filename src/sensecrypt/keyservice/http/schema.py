@@ -49,6 +49,7 @@ CREATE TABLE openings (                 -- one a round, whatever its attempts
     result BLOB,                        -- sealed; there as soon as it is verified
     contributors TEXT,
     weight REAL,
+    rule BLOB,                          -- sealed; what the server's rule remembers after this round
     PRIMARY KEY (run, number, cluster, purpose)
 ) STRICT;
 CREATE TABLE audit_waiting (number INTEGER PRIMARY KEY, line TEXT NOT NULL) STRICT;  -- until they are in the file

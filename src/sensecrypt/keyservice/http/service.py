@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
+from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.crypto import publicfile
 from sensecrypt.errors import InvalidInput, Rejected, WorkerDied
 from sensecrypt.keyservice.http.answers import Answers
@@ -97,7 +98,7 @@ class KeyService:
     def run(self, name: str, who: Identity) -> dict[str, Any]:
         """What is public about a run, the asking client's own number, and for the aggregator who has which."""
         run = self._authorised(name, who)
-        told = {"run": name, "size": run.size, "profile": run.profile, **asdict(self._rules(run))}
+        told = {"run": name, "size": run.size, "profile": run.profile, **asdict(self._rules(run)), "server": run.server}
         client = self._client(run, who) if who.role == "client" else None
         fingerprint = self._key(name).public.fingerprint
         names = samples = None
@@ -197,7 +198,7 @@ class KeyService:
         self._authorised(place.run, who)
         round_ = self._registry.round(place)
         if who.role == "client":
-            self._member(self._registry.run(place.run), round_, who)
+            self._starter(place, who)
         return describe_round(round_)
 
     def receipt_seed(self, place: Place, who: Identity) -> bytes:
@@ -229,12 +230,12 @@ class KeyService:
 
     def model_bytes(self, place: Place, who: Identity) -> int:
         """How long the answer with a member's model is, at most."""
-        run, _ = self._own(place, who)
+        run = self._starter(place, who)
         return run.size * get_profile(run.profile).slot_bits // 8 + _HEADER_BYTES
 
     def model(self, place: Place, who: Identity) -> bytes:
         """The opened sum of a member's own cluster."""
-        self._own(place, who)
+        self._starter(place, who)
         with self._keeping:  # one at a time: many who ask at once get one copy
             result = self._models.get(place)
             if result is None:
@@ -310,6 +311,17 @@ class KeyService:
         self._member(run, round_, who)
         return run, round_
 
+    def _starter(self, place: Place, who: Identity) -> Run:
+        """The run of a round that is the asking client's own, or whose model its present round starts from.
+
+        Where only some members of a cluster take part in a round, others start the next one from its model.
+        """
+        run, round_ = self._registry.run(place.run), self._registry.round(place)
+        client = self._client(run, who)
+        if client not in round_.weights:
+            self._member(run, self._registry.latest_round(place.run, place.cluster), who)
+        return run
+
     def _member(self, run: Run, round_: Round | None, who: Identity) -> None:
         client = self._client(run, who)
         if round_ is not None and client not in round_.weights:
@@ -326,7 +338,8 @@ class KeyService:
 
     def _server(self, run: Run, who: Identity, ledger: DatabaseLedger | None = None) -> KeyServer:
         key = self._key(run.run)
-        return KeyServer(key, rules=self._rules(run), ledger=ledger or self._ledger(who))
+        ledger = ledger or DatabaseLedger(self.store, self._root, who, rule=ServerRule(**run.server))
+        return KeyServer(key, rules=self._rules(run), ledger=ledger)
 
     def _rules(self, run: Run) -> SumRules:
         limits = self.policy

@@ -71,6 +71,7 @@ def make_keys(config: RunConfig, always: BoolVector | None, prices: Prices | Non
         first=always,
         slot_order=config.layout == "prefix" and get_policy(config.policy).ranks_by is not None,
         workers=config.workers,
+        rule=config.server_rule,
     )
     clients: EncryptionKey | DecryptionKey = secret if shared else secret.public
     return LocalKeys(service, AheadKey(clients) if ahead else clients, prices)

@@ -1,0 +1,113 @@
+"""Server updates: from the mean update of a round to the step that the model takes.
+
+FedAvg adds the mean. FedAvgM (Hsu et al. 2019) adds it to a momentum. FedAdam and FedYogi (Reddi et al. 2021, Algorithm
+2, without bias correction) scale every coordinate by what it did so far. A new rule is one function in `RULES`:
+(mean update, state, settings) → (step, state), where a state is named vectors, none at first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sensecrypt import checks
+from sensecrypt.errors import InvalidInput
+
+State = Mapping[str, checks.FloatVector]
+
+
+@dataclass(frozen=True)
+class ServerRule:
+    """A rule and its settings.
+
+    Attributes:
+        rule: a name in `RULES`.
+        learning_rate: η, of the server.
+        momentum: β₁; of the momentum in FedAvgM, of the first moment in FedAdam and FedYogi.
+        beta2: of the second moment.
+        tau: τ, what keeps steps small where nothing moved.
+    """
+
+    rule: str = "fedavg"
+    learning_rate: float = 1.0
+    momentum: float = 0.9
+    beta2: float = 0.99
+    tau: float = 1e-3
+
+    def __post_init__(self) -> None:
+        """Refuse a rule that is none, and settings without a bound on steps."""
+        checks.choice("server", self.rule, tuple(RULES))
+        checks.number("server_learning_rate", self.learning_rate, low=0.0, high=1e6, open_low=True)
+        for name, value in (("server_momentum", self.momentum), ("server_beta2", self.beta2)):
+            if not 0 <= checks.number(name, value, low=0.0, high=1.0) < 1:
+                raise InvalidInput(name, f"is {value}", "give a number below 1")
+        checks.number("server_tau", self.tau, low=1e-12, high=1e6)
+
+    def step(self, mean: checks.FloatVector, state: State) -> tuple[checks.FloatVector, dict[str, checks.FloatVector]]:
+        """The step that follows from a round's mean update, and the state after it."""
+        return RULES[self.rule](mean, state, self)
+
+    def reach(self, clip: float) -> float:
+        """The longest step that updates of at most that L2 norm can lead to."""
+        if self.rule == "fedavg":
+            return self.learning_rate * clip
+        if self.rule == "fedavgm":
+            return self.learning_rate * clip / (1 - self.momentum)
+        return self.learning_rate * clip / self.tau
+
+
+def _fedavg(
+    mean: checks.FloatVector, _state: State, rule: ServerRule
+) -> tuple[checks.FloatVector, dict[str, checks.FloatVector]]:
+    return rule.learning_rate * mean, {}
+
+
+def _fedavgm(
+    mean: checks.FloatVector, state: State, rule: ServerRule
+) -> tuple[checks.FloatVector, dict[str, checks.FloatVector]]:
+    momentum = rule.momentum * _vector(state, "momentum", mean) + mean
+    return rule.learning_rate * momentum, {"momentum": momentum}
+
+
+def _fedadam(
+    mean: checks.FloatVector, state: State, rule: ServerRule
+) -> tuple[checks.FloatVector, dict[str, checks.FloatVector]]:
+    first = _first_moment(mean, state, rule)
+    second = rule.beta2 * _second_moment(mean, state, rule) + (1 - rule.beta2) * mean**2
+    return _scaled(first, second, rule)
+
+
+def _fedyogi(
+    mean: checks.FloatVector, state: State, rule: ServerRule
+) -> tuple[checks.FloatVector, dict[str, checks.FloatVector]]:
+    first, before = _first_moment(mean, state, rule), _second_moment(mean, state, rule)
+    second = before - (1 - rule.beta2) * mean**2 * np.sign(before - mean**2)
+    return _scaled(first, second, rule)
+
+
+RULES: dict[
+    str,
+    Callable[[checks.FloatVector, State, ServerRule], tuple[checks.FloatVector, dict[str, checks.FloatVector]]],
+] = {"fedavg": _fedavg, "fedavgm": _fedavgm, "fedadam": _fedadam, "fedyogi": _fedyogi}
+
+
+def _vector(state: State, name: str, like: checks.FloatVector) -> checks.FloatVector:
+    return state[name] if name in state else np.zeros_like(like)
+
+
+def _first_moment(mean: checks.FloatVector, state: State, rule: ServerRule) -> checks.FloatVector:
+    return rule.momentum * _vector(state, "first", mean) + (1 - rule.momentum) * mean
+
+
+def _second_moment(mean: checks.FloatVector, state: State, rule: ServerRule) -> checks.FloatVector:
+    """V before this round; it starts as τ², as published."""
+    return state["second"] if "second" in state else np.full_like(mean, rule.tau**2)
+
+
+def _scaled(
+    first: checks.FloatVector, second: checks.FloatVector, rule: ServerRule
+) -> tuple[checks.FloatVector, dict[str, checks.FloatVector]]:
+    step = rule.learning_rate * first / (np.sqrt(np.maximum(second, 0.0)) + rule.tau)
+    return step, {"first": first, "second": second}

@@ -85,6 +85,7 @@ class RunState:
             "size": self.size,
             "initial": self.initial,
             "clip": "" if self.clip is None else self.clip.hex(),
+            "one_machine": int(more is not None),
         }
         tensors = {"labels": self.labels, "samples": self.samples, "rows": self.rows, "latest": self.latest}
         if self.bandwidths is not None:

@@ -16,7 +16,7 @@ from sensecrypt.config import RunConfig
 from sensecrypt.errors import InvalidInput
 from sensecrypt.runs.clientmap import FILE as MAP
 from sensecrypt.runs.clientmap import flat_map
-from sensecrypt.runs.fleetoutcome import absences, merge_accuracies
+from sensecrypt.runs.fleetoutcome import absences, merge_accuracies, without_refusals
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.runs.outcome import Outcome, Record
 from sensecrypt.simulation.clock import SETUP
@@ -38,7 +38,7 @@ class Seen:
         state: of the run, as far as the folder tells.
         failure: why it failed.
         fleet: whether the aggregator of a fleet wrote it.
-        absences: who took no part in a fleet's run, and why nodes were refused.
+        absences: who took no part in the run, and why clients were refused.
         places: each client's place on the map of clusters, where it is known.
         attacks: rows of attacks, by the name of the file that holds them.
     """
@@ -70,7 +70,8 @@ def read_folder(path: Path) -> Seen:
     ended = _json(path / "outcome.json")
     told = ended if isinstance(ended, dict) else {}
     fleet = bool(told) or rows is not None or any("evaluated" in line or "refused" in line for line in lines)
-    log = merge_accuracies(lines) if fleet else lines
+    fleet = fleet and header.get("one_machine") != "1"
+    log = merge_accuracies(lines) if fleet else without_refusals(lines)
     labels, accuracy = _latest(log, config)
     outcome = Outcome(
         config=config,
@@ -84,7 +85,7 @@ def read_folder(path: Path) -> Seen:
     failure = str(told.get("error", ""))
     over = bool(told) or (path / f"model-{max(labels, default=0)}.safetensors").exists()
     state: State = "failed" if failure else "over" if over else "going on"
-    absent = absences(RunFolder(path), told.get("clusters", labels)) if fleet and state != "going on" else []
+    absent = absences(RunFolder(path), told.get("clusters", labels)) if state != "going on" else []
     return Seen(path, outcome, state, failure, fleet, absent, _places(path, rows), _attacks(path))
 
 

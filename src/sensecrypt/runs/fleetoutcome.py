@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from sensecrypt.runs.outcome import Outcome, Record
-from sensecrypt.runs.folder import RunFolder
 from sensecrypt.errors import SenseCryptError
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.runs.outcome import Outcome, Record
 
 
 def write_outcome(folder: RunFolder, labels: list[int], why: str, digests: list[str], seconds: float) -> None:
@@ -68,10 +68,15 @@ def merge_accuracies(records: list[Record]) -> list[Record]:
     """
     told = {(record["round"], record["evaluated"]): record["accuracy"] for record in records if "evaluated" in record}
     merged = []
-    for record in records:
-        if "evaluated" in record or "refused" in record:
+    for record in without_refusals(records):
+        if "evaluated" in record:
             continue
         if "client" in record and record["round"] >= 0:
             record = {**record, "accuracy": told.get((record["round"], record["client"]), math.nan)}
         merged.append(record)
     return merged
+
+
+def without_refusals(records: list[Record]) -> list[Record]:
+    """Records without those about nodes and clients that were refused."""
+    return [record for record in records if "refused" not in record]

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt.config import RunConfig, make_config, to_settings
-from sensecrypt.simulation.clock import Prices
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder, write_whole
 from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.simulation.clock import Prices
 
 VERSION = 2
 CHANGEABLE = (  # what a run that is resumed may have otherwise

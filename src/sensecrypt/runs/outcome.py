@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from sensecrypt.config import RunConfig
-from sensecrypt.simulation.clock import Prices, RoundTime, round_times, total_seconds
 from sensecrypt.runs.noise import noise_summary
+from sensecrypt.simulation.clock import Prices, RoundTime, round_times, total_seconds
 
 Record = dict[str, Any]
 

@@ -29,6 +29,7 @@ from sensecrypt.models import get_vector, layout
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.situation import blocks_of
 from sensecrypt.profiles import get_profile
+from sensecrypt.runs.fleetoutcome import without_refusals
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import Prices
 from sensecrypt.transports.local.keys import make_keys
@@ -116,7 +117,7 @@ def run_local(
     folder.save_models(vectors, layout(initial))
     hashes = [hashlib.sha256(each.tobytes()).hexdigest() for each in vectors]
     labels, seconds = state.labels.tolist(), time.perf_counter() - start
-    accuracy, log = observer.accuracies(labels), folder.records()
+    accuracy, log = observer.accuracies(labels), without_refusals(folder.records())
     return Result(config, labels, accuracy, log, seconds, state.why, hashes, vectors, what.build)
 
 
@@ -125,7 +126,7 @@ def _summarised(on_round: OnRound) -> Callable[[int, list[Record]], None]:
         clients = [record for record in records if "client" in record]
         shares = [record["encrypted_share"] for record in clients if "encrypted_share" in record]
         accuracies = [record["accuracy"] for record in clients]
-        on_round(number, float(np.mean(accuracies)), float(np.mean(shares)) if shares else 0.0)
+        on_round(number, float(np.nanmean(accuracies)), float(np.mean(shares)) if shares else 0.0)
 
     return told
 

@@ -130,7 +130,7 @@ def test_clients_that_hold_the_key_open_the_same_sum(expected):
     for client, sealed in enumerate(cluster.seal(masks_of("blocks", cluster.round, None))):
         total.add(sealed.upload, sender=client)
     message = Aggregate.from_bytes(total.close().to_bytes(cluster.round), cluster.round)
-    _, values, _ = open_aggregate(message, cluster.round, cluster.secret, None)
+    _, values, *_ = open_aggregate(message, cluster.round, cluster.secret, None)
     assert model_format(cluster.round).decode(values, 1.0).astype(np.float32).tobytes() == expected
 
 
@@ -287,7 +287,7 @@ class TestFaults:
             with pytest.raises(Rejected, match="already"):
                 total.add(sealed[client].upload, sender=client)
         message = Aggregate.from_bytes(total.close().to_bytes(cluster.round), cluster.round)
-        _, values, _ = open_aggregate(message, cluster.round, cluster.secret, None)
+        _, values, *_ = open_aggregate(message, cluster.round, cluster.secret, None)
         assert model_format(cluster.round).decode(values, 1.0).astype(np.float32).tobytes() == expected
 
     @given(st.data())

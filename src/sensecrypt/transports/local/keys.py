@@ -78,7 +78,10 @@ def make_keys(config: RunConfig, always: BoolVector | None, prices: Prices | Non
 
 
 def release_rules(config: RunConfig) -> SumRules:
-    """The rules for sums: those of a key service, as a fleet has them; almost none where clients share the key."""
+    """The rules for sums: those of a key service, as a fleet has them; none where clients share the key.
+
+    Weights there are n_i / Σ n_j, as the paper has them: a quorum of its own would cap them.
+    """
     if config.key_mode == "shared-key":
-        return SumRules(min_contributors=1, quorum=config.quorum)
+        return SumRules(min_contributors=1)
     return SumRules(config.min_contributors, config.quorum, LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS)

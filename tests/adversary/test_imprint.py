@@ -100,7 +100,9 @@ def replace_model(monkeypatch, problem, share: float) -> None:
 
 def moved_in(played, number: int) -> np.ndarray:
     with played.server.party("client", "client-0") as party:
-        return party.moved(party.round(Place(played.run, number, 0, "model", 0)))
+        return party.moved(
+            Place(played.run, number, 0, "model", 0), party.task(Place(played.run, number, 0, "model", 0)).round.size
+        )
 
 
 def test_a_replaced_model_never_gets_into_a_sum(fleet, monkeypatch, caplog):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 
@@ -212,3 +213,16 @@ def test_skipped_lines_are_counted(monkeypatch):
     assert [thinned.passes("x") for _ in range(5)] == [0, 0, None, None, None]
     now[0] += 30
     assert thinned.passes("x") == 3
+
+
+def test_what_peers_can_trigger_does_not_fill_the_error_output(monkeypatch):
+    """Of one message so many lines per minute, whatever its arguments; of others as many of their own."""
+    written: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: written.append(record.getMessage())
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    thin_messages(per_minute=3)
+    for number in range(100):
+        logging.getLogger("sensecrypt.dkms").warning("peer %d failed", number)
+    logging.getLogger("sensecrypt.dkms").warning("something else")
+    assert written == ["peer 0 failed", "peer 1 failed", "peer 2 failed", "something else"]

@@ -12,9 +12,9 @@ import time
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from sensecrypt.engines import work
 from sklearn.metrics import adjusted_rand_score
 
+from sensecrypt.client import localtraining, update
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.protocol.envelope import seal, unseal_any
@@ -252,21 +252,21 @@ class TestFaults:
                 return None
             return data
 
-        with pytest.raises(SenseCryptError, match=r"0 contributor\(s\), at least 1"):
+        with pytest.raises(SenseCryptError, match=r"0 contributor\(s\), at least 3 .*fix it and --resume"):
             play(tmp_path, intercept=intercept)
-        assert sorted(tries) == [0, 0, 1, 1, 2, 2, 3, 3]
+        assert sorted(tries) == [client for client in range(4) for _ in range(3)]
         folder = RunFolder(tmp_path / "run")
         assert models(run_local(folder.read_config(), folder, resume=True)) == models(reference)
 
     def test_a_client_that_diverges_sends_a_zero_update(self, tmp_path, monkeypatch):
-        honest = work.train
+        honest = localtraining.train
 
         def diverge(model, images, labels, **settings):
             vector = honest(model, images, labels, **settings)
             return np.full_like(vector, np.nan) if diverge.calls.pop(0) == 2 else vector
 
         diverge.calls = list(range(8)) + [0] * 100
-        monkeypatch.setattr(work, "train", diverge)
+        monkeypatch.setattr(localtraining, "train", diverge)
         result = play(tmp_path)
         assert not [record for record in result.records if "left_out" in record]
         [record] = [record for record in result.records if "failure" in record]
@@ -274,14 +274,14 @@ class TestFaults:
         assert "finite" in record["failure"]
 
     def test_a_client_whose_process_dies_is_left_out(self, tmp_path, monkeypatch):
-        honest, here = work._play, os.getpid()
+        honest, here = update._sealed, os.getpid()
 
-        def die(world, task, *more):
+        def die(context, task, *more):
             if task.client == 5 and task.round.number == 1 and os.getpid() != here:
                 os._exit(1)
-            return honest(world, task, *more)
+            return honest(context, task, *more)
 
-        monkeypatch.setattr(work, "_play", die)
+        monkeypatch.setattr(update, "_sealed", die)
         result = play(tmp_path, workers=2)
         [record] = [record for record in result.records if "left_out" in record]
         assert (record["client"], record["round"], record["left_out"]) == (5, 1, "the client's process died")

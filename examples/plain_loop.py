@@ -12,9 +12,9 @@ import torch
 
 from sensecrypt import Mask, encryption_budgets, generate_keypair, select, sensitivity
 from sensecrypt.algo.clipping import clip_bound, clip_update
-from sensecrypt.config import RunConfig, make_config
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.client.training import train
+from sensecrypt.config import RunConfig, make_config
 from sensecrypt.models import get_vector, mean_gradient, set_vector
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum

@@ -18,6 +18,7 @@ from sensecrypt.client import localtraining, update
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.report.folder import read_folder
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
 
@@ -231,17 +232,37 @@ class TestFaults:
         assert "client" in reasons[2, 2]
 
     def test_an_altered_upload_makes_the_key_server_refuse_and_the_run_stop_resumably(self, tmp_path, reference):
-        def intercept(client, number, data):
-            if (client, number) != (4, 1):  # a slow device, which sends a part plain
-                return data
-            header, tensors = unseal_any(data, "upload")
-            tensors["plain"][0] += 1
-            return seal("upload", header, tensors)
-
+        settings = {"layout": "blocks", "budget": "paper", "rest": "plain", "min_contributors": 4}  # all of a cluster
         with pytest.raises(SenseCryptError, match="does not match the receipts"):
-            play(tmp_path, intercept=intercept, layout="blocks", budget="paper", rest="plain")
+            play(tmp_path, intercept=self.alter, **settings)
         folder = RunFolder(tmp_path / "run")
         assert models(run_local(folder.read_config(), folder, resume=True)) == models(reference)
+
+    def test_a_client_whose_upload_is_altered_is_found_where_the_others_are_enough(self, tmp_path):
+        result = play(tmp_path, intercept=self.alter, layout="blocks", budget="paper", rest="plain")
+        left_out = {(record["client"], record["round"]) for record in result.records if "left_out" in record}
+        assert left_out == {(4, 1)}
+        assert [(record["client"], record["round"]) for record in result.records if record["client"] == 4] == [
+            (4, 0),
+            (4, 1),
+        ]
+        assert result.labels[4] == -1
+        assert result.summary()["accuracy_per_client"][4] is None
+        assert np.mean([each for each in result.accuracy if not np.isnan(each)]) == result.summary()["accuracy"]
+        assert [time.number for time in result.times()] == [-1, 0, 1, 2]
+        [refusal] = [record for record in RunFolder(tmp_path / "run").records() if "refused" in record]
+        assert refusal["refused_client"] == 4
+        seen = read_folder(tmp_path / "run")
+        assert not seen.fleet
+        assert any("client 4 is left out from now on" in line for line in seen.absences)
+
+    @staticmethod
+    def alter(client, number, data):
+        if (client, number) != (4, 1):  # a slow device, which sends a part plain
+            return data
+        header, tensors = unseal_any(data, "upload")
+        tensors["plain"][0] += 1
+        return seal("upload", header, tensors)
 
     def test_below_the_quorum_the_round_is_retried_then_the_run_stops_resumably(self, tmp_path, reference):
         tries = []

@@ -137,6 +137,8 @@ class Client:
     def train(self, assignment: Assignment, agreed: bytes | None) -> Parts:
         """Train, choose, encrypt; the receipt goes to the key service, the upload back to the coordinator."""
         trained = None
+        if agreed is not None and self.context.policy.propose is None:
+            raise Rejected("a mask that clients agreed on, and in this run they agree on none")
         if self.context.policy.propose is not None:
             trained = self._between.trained(assignment)
         elif self.guards is not None:
@@ -267,13 +269,12 @@ class Client:
         Who saw the same vector under fresh noise again and again could average the noise away. So what was noised is
         kept, and sent again.
         """
-        noised = noise_is_on(self.context.config)
         path = self.folder / _NOISED
-        if noised and path.exists():
+        if path.exists():  # also where the run's settings say by now that there is no noise
             header, tensors = unseal_any(path.read_bytes(), "noised")
             return tensors["gains"], json.loads(header["facts"])
         gains, facts = clustering_gains(self.context, self.number, self.initial)
-        if noised:
+        if noise_is_on(self.context.config):
             make_folder(self.folder)
             RunFolder(self.folder).write(_NOISED, seal("noised", {"facts": json.dumps(facts)}, {"gains": gains}))
         return gains, facts

@@ -19,6 +19,7 @@ from sensecrypt.client.scoring import gradient_of, sealing_facts
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.policies.situation import Choice, Situation, spread_over
 from sensecrypt.protocol.client import Sealed, model_format, seal_model, seal_sensitivity
+from sensecrypt.protocol.coordination import LONGEST_FAILURE, printable
 from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import BoolVector, Mask
@@ -145,7 +146,9 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
 
 def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) -> Update:
     """The upload of a client that could not train: nothing is learned, and as much encrypted as if it had."""
-    unmoved = Trained(task.vector, None, spent | ({} if context.discreet else {"failure": reason}))
+    unmoved = Trained(
+        task.vector, None, spent | ({} if context.discreet else {"failure": printable(reason)[:LONGEST_FAILURE]})
+    )
     if _decides_by_shared(context, task) or not context.policy.needs_gradient:
         with contextlib.suppress(SenseCryptError):
             return _sealed(context, task, unmoved)

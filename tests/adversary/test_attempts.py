@@ -8,8 +8,8 @@ import time
 import pytest
 
 from sensecrypt.errors import Refused
-from tests.services.conftest import server as server
-from tests.services.rounds import Played
+from tests.keyservice.conftest import server as server
+from tests.keyservice.rounds import Played
 
 
 def test_a_model_is_handed_out_for_the_attempt_that_was_opened_and_for_no_other(server):

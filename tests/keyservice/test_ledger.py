@@ -14,7 +14,7 @@ from sensecrypt.keyservice.http import sealing
 from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.ledger import DatabaseLedger
-from sensecrypt.keyservice.http.limits import Buckets, Thinned
+from sensecrypt.keyservice.http.limits import Buckets, Thinned, thin_messages
 from sensecrypt.keyservice.http.openings import Openings
 from sensecrypt.keyservice.http.registry import Registry, place_of
 from sensecrypt.keyservice.http.sealing import Sealer

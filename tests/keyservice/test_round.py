@@ -116,7 +116,7 @@ def test_the_aggregator_learns_who_contributed_and_nothing_of_the_sum(server):
         address = f"/v1/runs/{played.run}/rounds/0/clusters/0/model/0"
         answer = browser.put(f"{address}/aggregate", content=aggregate.to_bytes(round_))
         assert (answer.status_code, len(answer.content) < 400) == (200, True)
-        for what in ("model", "order", "receipt-seed"):
+        for what in ("model", "task"):
             assert browser.get(f"{address}/{what}").json()["code"] == "wrong-role"
 
 

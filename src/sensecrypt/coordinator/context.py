@@ -105,6 +105,7 @@ class Coordination:
                 state.members(cluster), self.config.sample, self.config.min_contributors, rng=self._rng(cluster, number)
             )
         samples = {client: int(state.samples[client]) for client in members}
+        weights, factors = self.registered.shares(samples, whole=self.config.weighting == "server")
         return Round(
             self.name,
             number,
@@ -112,9 +113,9 @@ class Coordination:
             purpose,
             state.size,
             get_profile(self.config.profile),
-            self.registered.weights(samples),
+            weights,
             attempt,
-            samples if self.config.weighting == "server" else None,
+            factors,
             state.clip if purpose == "model" else None,
         )
 

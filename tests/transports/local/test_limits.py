@@ -80,3 +80,28 @@ def _data(seed: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(2, (size,), generator=generator)
     return torch.randn(size, 6, generator=generator) + labels[:, None], labels
+
+
+@pytest.mark.parametrize("samples", [*UNEVEN, (4, 3, 3), (50, 49, 51, 50)], ids=str)
+def test_where_the_server_weighs_factors_are_in_proportion_and_keep_the_rules(samples):
+    rules, counts = release_rules(make_config(SMALL)), dict(enumerate(samples))
+    weights, factors = rules.shares(counts, whole=True)
+    rules.check(weights, weights)
+    assert sum(weights.values()) == pytest.approx(1.0)
+    assert {client: own / sum(factors.values()) for client, own in factors.items()} == pytest.approx(weights)
+    if samples not in UNEVEN:
+        assert factors == counts
+
+
+@pytest.mark.parametrize("key_mode", ["dkms", "shared-key"])
+def test_uneven_clients_are_weighed_by_the_server_too(tmp_path, key_mode):
+    sizes = (80, 15, 10, 10)
+    problem = own_problem(nn.Linear(6, 2), [_data(seed, size) for seed, size in enumerate(sizes)], _data(9, 50))
+    more = {"dataset": "own", "clients": 4, "messages": "keep", "uploads": "weights", "policy": "full"}
+    server = {"weighting": "server", "profile": "paillier-2048-slot64", "rest": "plain", "key_mode": key_mode}
+    folder, config = RunFolder(tmp_path / "run"), make_config({**SMALL, **more, **server})
+    [model] = run_local(config, folder, problem=problem).vectors
+    sent = [unseal_any(folder.message(0, f"own-{client}"), "own")[1]["sent"] for client in range(4)]
+    weights, _ = release_rules(config).shares(dict(enumerate(sizes)), whole=True)
+    assert (weights[0] < 0.6) == (key_mode == "dkms")
+    assert model == pytest.approx(sum(weights[client] * each for client, each in enumerate(sent)), abs=1e-5)

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from sensecrypt.bench.measure import peak_mb
-from sensecrypt.crypto.paillier import PublicKey
+from sensecrypt.crypto.paillier.public import PublicKey
 from sensecrypt.crypto.scheme import Ciphertexts
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.messages import Upload

@@ -22,7 +22,7 @@ import numpy as np
 
 from sensecrypt import checks
 from sensecrypt.crypto.keys import generate_keypair
-from sensecrypt.crypto.obfuscators import ObfuscatorPool
+from sensecrypt.crypto.paillier.obfuscators import ObfuscatorPool
 from sensecrypt.errors import MissingExtra
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
 
@@ -230,7 +230,7 @@ def _ours(rng: np.random.Generator, rows: int) -> list[Contender]:
         if profile.security_bits == 0:
             continue
         public, secret = generate_keypair(profile)
-        count = rows if profile.scheme == "paillier" else 1
+        count = rows if profile.slots < 1000 else 1
         values = rng.integers(-(2**14), 2**14, profile.slots * count)
         encrypted = public.encrypt(values)  # builds the table, too
         running = public.accumulator(count)

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from sensecrypt.bench.protocol import Times
 from sensecrypt.crypto.keys import generate_keypair
-from sensecrypt.crypto.paillier import PublicKey
+from sensecrypt.crypto.paillier.public import PublicKey
 from sensecrypt.crypto.scheme import Ciphertexts, Ints
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.protocol.aggregator import RoundSum

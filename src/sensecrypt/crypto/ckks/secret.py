@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
-from sensecrypt.crypto.ckks import COEFFICIENT_BITS, SCALE, CkksPublicKey, load_context, parse_with, tenseal
+from sensecrypt.crypto.ckks.public import COEFFICIENT_BITS, SCALE, CkksPublicKey, load_context, parse_with, tenseal
 from sensecrypt.crypto.encoding import rows_of
-from sensecrypt.crypto.scheme import Ciphertexts, Ints
+from sensecrypt.crypto.scheme import Ciphertexts, Ints, SecretScheme
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
 from sensecrypt.profiles import Profile, get_profile
 
@@ -76,3 +76,10 @@ def _serialise(context: Any, *, secret: bool) -> bytes:
         save_public_key=True, save_secret_key=secret, save_galois_keys=False, save_relin_keys=False
     )
     return serialised
+
+
+def _parse(secret: bytes, public: CkksPublicKey) -> CkksSecretKey:
+    return CkksSecretKey(secret, public.profile)
+
+
+SCHEME = SecretScheme(CkksSecretKey, generate_ckks, CkksSecretKey.private_context, _parse)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import struct
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +29,7 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.crypto.encoding import check_ints, rows_of
-from sensecrypt.crypto.scheme import Ciphertexts, RowNumbers, check_rows, check_shape, same_rows
+from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers, check_rows, check_shape, same_rows
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey, MissingExtra
 from sensecrypt.profiles import Profile, get_profile
 
@@ -230,3 +231,14 @@ def _sums(left: list[Any], right: list[Any]) -> list[Any]:
     except (ValueError, RuntimeError):
         problem = "cannot be added: a sum would not be a ciphertext"
         raise InvalidCiphertext("ciphertexts", problem, "add only what encrypt returned") from None
+
+
+def _fields(key: CkksPublicKey) -> dict[str, str]:
+    return {"context": key.context.hex()}
+
+
+def _parse(fields: Mapping[str, Any], profile: Profile) -> CkksPublicKey:
+    return CkksPublicKey(bytes.fromhex(fields["context"]), profile)
+
+
+SCHEME = PublicScheme(CkksPublicKey, _fields, _parse)

@@ -19,6 +19,7 @@ fully shut out.
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -31,11 +32,11 @@ from gmpy2 import mpz
 
 from sensecrypt import checks
 from sensecrypt.crypto.encoding import from_bytes, rows_of, to_bytes, unpack
-from sensecrypt.crypto.fixedbase import Exponents, Pair, Table, pairs_of, power_table, table_products
-from sensecrypt.crypto.obfuscators import ObfuscatorPool
-from sensecrypt.crypto.paillier import PublicKey, encrypt_rows, integer
+from sensecrypt.crypto.paillier.fixedbase import Exponents, Pair, Table, pairs_of, power_table, table_products
+from sensecrypt.crypto.paillier.obfuscators import ObfuscatorPool
+from sensecrypt.crypto.paillier.public import PublicKey, encrypt_rows, integer
 from sensecrypt.crypto.parallel import spread
-from sensecrypt.crypto.scheme import Ciphertexts, Ints
+from sensecrypt.crypto.scheme import Ciphertexts, Ints, SecretScheme
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
 from sensecrypt.profiles import Profile, get_profile
 
@@ -291,3 +292,21 @@ def _random_prime(bits: int, ones: int) -> mpz:
         candidate = mpz(secrets.randbits(bits) | ones)
         if gmpy2.is_prime(candidate, PRIME_TESTS):
             return candidate
+
+
+def _serialize(key: SecretKey) -> bytes:
+    named = zip(_names(key.public.profile), key.primes() + key.alphas(), strict=True)
+    return json.dumps({name: f"{prime:x}" for name, prime in named}).encode()
+
+
+def _parse(secret: bytes, public: PublicKey) -> SecretKey:
+    parts = json.loads(secret)
+    p, q, *alphas = (int(parts[name], 16) for name in _names(public.profile))
+    return SecretKey(p, q, public, tuple(alphas))
+
+
+def _names(profile: Profile) -> tuple[str, ...]:
+    return ("p", "q", "alpha_p", "alpha_q") if profile.subgroup_bits else ("p", "q")
+
+
+SCHEME = SecretScheme(SecretKey, generate_paillier, _serialize, _parse, constant_time=True)

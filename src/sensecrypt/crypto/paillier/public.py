@@ -22,8 +22,8 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import gmpy2
 import numpy as np
@@ -32,7 +32,7 @@ from gmpy2 import mpz
 
 from sensecrypt import checks
 from sensecrypt.crypto.encoding import check_ints, from_bytes, pack, to_bytes
-from sensecrypt.crypto.fixedbase import (
+from sensecrypt.crypto.paillier.fixedbase import (
     LIMB,
     LIMB_TYPE,
     Exponents,
@@ -44,12 +44,12 @@ from sensecrypt.crypto.fixedbase import (
     table_products,
 )
 from sensecrypt.crypto.parallel import spread
-from sensecrypt.crypto.scheme import Ciphertexts, RowNumbers, check_rows, check_shape, same_rows
+from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers, check_rows, check_shape, same_rows
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
 from sensecrypt.profiles import DEFAULT_PROFILE, Profile, get_profile
 
 if TYPE_CHECKING:
-    from sensecrypt.crypto.obfuscators import ObfuscatorPool
+    from sensecrypt.crypto.paillier.obfuscators import ObfuscatorPool
 
 
 _SMALL_PRIMES = gmpy2.primorial(199)
@@ -364,3 +364,14 @@ def hide(public: PublicKey, obfuscators: Sequence[Pair], plaintexts: Sequence[mp
     """(1 + m·n) · obfuscator, for each pair: deterministic, the part that test vectors check."""
     n = public.modulus
     return [(x, (u + m) % n) for (x, u), m in zip(obfuscators, plaintexts, strict=True)]
+
+
+def _fields(key: PublicKey) -> dict[str, str]:
+    return {"n": f"{key.n:x}", "h": f"{key.h:x}"}
+
+
+def _parse(fields: Mapping[str, Any], profile: Profile) -> PublicKey:
+    return PublicKey(int(fields["n"], 16), int(fields["h"], 16), profile)
+
+
+SCHEME = PublicScheme(PublicKey, _fields, _parse)

@@ -1,6 +1,6 @@
 """Powers of one base by a table, and the pairs (x, u) with x·(1 + u·n) that products modulo n² are kept as.
 
-See `paillier` for the identities. `prime` stands for n on the public side and for p or q on the secret side: nothing
+See `public` for the identities. `prime` stands for n on the public side and for p or q on the secret side: nothing
 here needs it to be prime.
 """
 

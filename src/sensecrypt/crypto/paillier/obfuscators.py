@@ -13,8 +13,8 @@ from collections import deque
 from typing import NoReturn, SupportsIndex
 
 from sensecrypt import checks
-from sensecrypt.crypto.fixedbase import Pair
-from sensecrypt.crypto.paillier import ObfuscatorMaker, PublicKey, fresh_obfuscators
+from sensecrypt.crypto.paillier.fixedbase import Pair
+from sensecrypt.crypto.paillier.public import ObfuscatorMaker, PublicKey, fresh_obfuscators
 from sensecrypt.crypto.parallel import spread
 from sensecrypt.errors import InvalidKey
 

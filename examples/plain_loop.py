@@ -12,9 +12,9 @@ import torch
 
 from sensecrypt import Mask, encryption_budgets, generate_keypair, select, sensitivity
 from sensecrypt.algo.clipping import clip_bound, clip_update
-from sensecrypt.config import RunConfig, make_config
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.client.training import train
+from sensecrypt.config import RunConfig, make_config
 from sensecrypt.models import get_vector, mean_gradient, set_vector
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
@@ -67,7 +67,7 @@ def run(config: RunConfig) -> np.ndarray:
             key_server.take_receipt(sealed.receipt, round_, sender=client)
         # The key server decrypts, unpads and verifies the sum, once; clients divide by the weights that arrived.
         opened = key_server.open(aggregator.close().to_bytes(round_), round_)
-        moved = moved_after(moved, opened, round_)
+        moved, _ = moved_after(moved, opened, round_)
         vector = model_of(initial, moved, round_)
         hidden = aggregator.encrypted_contributors.mean() / config.clients
         print(f"round {number}: {len(opened.contributors)} clients, {hidden:.0%} of their blocks encrypted")

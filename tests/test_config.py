@@ -84,7 +84,7 @@ _NUMBERS = [
     *("clients", "rounds", "seed", "ratio", "sensitivity_epsilon", "sensitivity_delta", "sensitivity_clip", "clusters"),
     *("beta", "slack", "grace", "B", "C", "max_mi", "bins", "sensitivity_samples", "order_refresh", "min_contributors"),
     *("quorum", "local_epochs", "batch_size", "learning_rate", "momentum", "workers", "cpus", "bandwidths", "ghz"),
-    *("server_cpus", "clip"),
+    *("server_cpus", "clip", "sample", "server_learning_rate", "server_momentum", "server_beta2", "server_tau"),
 ]
 
 

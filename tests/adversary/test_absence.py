@@ -15,7 +15,7 @@ from sensecrypt.client import update as client_update
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.models import get_vector, set_vector
 from sensecrypt.protocol.coordination import FAILURE, facts_from_bytes
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.updates import model_of
 from tests.adversary.audited import opened
 from tests.adversary.test_conditions import ONE_CLASS, Wire
@@ -143,7 +143,9 @@ def test_an_honest_client_whose_training_moved_much_is_clipped_and_stays_in_the_
     played.play()
     assert opened(played) == [list(range(6))]
     with played.server.party("client", "client-0") as party:
-        moved = party.moved(party.round(Place(played.run, 0, 0, "model", 0)))
+        moved = party.moved(
+            Place(played.run, 0, 0, "model", 0), party.task(Place(played.run, 0, 0, "model", 0)).round.size
+        )
     bound = clip_bound(played.config.clip, get_vector(problem.build()))
     part = bound / 6 / np.sqrt(moved.size)  # of the clipped update, which is the same in every parameter
     assert np.median(moved) > part / 2
@@ -156,8 +158,8 @@ def test_what_members_fetch_does_not_name_contributors(fleet):
     model = played.folder / "state-client-0"
     assert model.exists()
     with played.server.party("client", "client-0") as party:
-        round_ = party.round(Place(played.run, 0, 0, "model", 0))
-        moved = party.moved(round_)
+        round_ = party.task(Place(played.run, 0, 0, "model", 0)).round
+        moved = party.moved(place_of(round_), round_.size)
     initial = get_vector(configured_problem(played.config).build())
     assert isinstance(moved, np.ndarray)
     assert moved.shape == initial.shape

@@ -18,6 +18,7 @@ from sensecrypt.keyservice.http.addresses import round_address
 from sensecrypt.keyservice.http.capacity import RESERVE
 from sensecrypt.keyservice.pki import create_authority
 from sensecrypt.protocol.client import seal_model
+from sensecrypt.protocol.places import place_of
 from sensecrypt.protocol.round import Round
 from tests.adversary.flood import (
     Flood,
@@ -124,7 +125,7 @@ def test_unread_answers(service):
     large.seal = lambda place, client: _padded(large, place, client)
     large.open(large.upload(round_), round_)
     with large.client(1) as party:
-        party.moved(round_)  # one copy is kept for all
+        party.moved(place_of(round_), round_.size)  # one copy is kept for all
     path, before = f"{round_address(round_)}/model", resident_megabytes(service)
     with Flood(service) as members:
         for client in range(CLIENTS):
@@ -155,7 +156,7 @@ def test_the_audit_log_is_not_filled(service, played, round_):
 def _padded(played: Played, round_: Round, client: int):
     """An upload that is blinded whole: large, and quickly made."""
     with played.client(client) as party:
-        key, seed = party.public_key(played.run), party.receipt_seed(round_)
+        key, seed = party.public_key(played.run), party.task(place_of(round_)).seed
     mask = Mask.prefix(0, size=played.size, block=round_.block)
     return seal_model(played.models[client], mask, round_, client=client, key=key, seed=seed, padded=True)
 

@@ -8,6 +8,7 @@ import pytest
 from sensecrypt.errors import Refused
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.client import seal_map
+from sensecrypt.protocol.places import place_of
 from tests.keyservice.rounds import Played
 
 
@@ -20,7 +21,7 @@ def upload_with(played, round_, scores):
         sealed = played.seal(round_, client)
         with played.client(client) as party:
             if client == 3:
-                seed = party.receipt_seed(round_)
+                seed = party.task(place_of(round_)).seed
                 sealed = seal_map(scores, round_, client=3, key=public, seed=seed)
             else:
                 honest.add(sealed.upload, sender=client)
@@ -34,7 +35,7 @@ def test_sums_that_rank_nothing_are_refused_and_the_old_order_stays(strict, low)
     played = Played(strict, samples=dict.fromkeys(range(4), 10), min_contributors=3)
     played.play(played.round(0, purpose="sensitivity"))
     with played.client(0) as client:
-        before = client.ranking(played.register(played.round(0))).order
+        before = client.task(place_of(played.register(played.round(0)))).ranking.order
     hostile = played.register(played.round(1, purpose="sensitivity"))
     whole, honest = upload_with(played, hostile, np.full(played.size, low))
     with pytest.raises(Refused) as refusal:
@@ -42,6 +43,6 @@ def test_sums_that_rank_nothing_are_refused_and_the_old_order_stays(strict, low)
     assert refusal.value.code == "receipts-mismatch"
     round_ = played.register(played.round(1))
     with played.client(0) as client:
-        assert (client.ranking(round_).order == before).all()
+        assert (client.task(place_of(round_)).ranking.order == before).all()
     assert played.open(honest, hostile).contributors == (0, 1, 2)  # without the one that spoils it, the sum ranks
     assert played.play(round_).contributors == (0, 1, 2, 3)

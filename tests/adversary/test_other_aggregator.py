@@ -34,7 +34,7 @@ def test_another_runs_aggregator_is_refused_everything(server):
             lambda: mallory.run(played.run),
             lambda: mallory.public_key(played.run),
             lambda: mallory.register_round(later),
-            lambda: mallory.round(place_of(round_)),
+            lambda: mallory.task(place_of(round_)).round,
             lambda: mallory.receipts(round_),
             lambda: mallory.open(whole.to_bytes(round_), round_),
         ):

@@ -7,6 +7,7 @@ import pytest
 from sensecrypt.runs.folder import RunFolder
 from tests.keyservice.conftest import make_server
 from tests.transports.flower.conftest import SMALL, LoopFleet
+from tests.transports.flower.conftest import pki as pki
 
 
 @pytest.fixture(scope="module")

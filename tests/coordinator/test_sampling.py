@@ -49,7 +49,8 @@ def test_a_number_of_clients_is_whole():
 def test_rounds_have_the_sampled_members_and_models_do_not_depend_on_workers(tmp_path, policy):
     runs = [
         run_local(
-            make_config({**SMALL, "policy": policy, "sample": 4, "workers": workers}), RunFolder(tmp_path / str(workers))
+            make_config({**SMALL, "policy": policy, "sample": 4, "workers": workers}),
+            RunFolder(tmp_path / str(workers)),
         )
         for workers in (1, 2)
     ]

@@ -1,6 +1,6 @@
 """The only file of the golden tests that imports the code under test.
 
-A redesign of the engines changes this file and nothing else in tests/golden: settings go in by the names of
+A redesign of the coordinator changes this file and nothing else in tests/golden: settings go in by the names of
 `RunConfig`, and what comes out are the arrays, lengths and records of `Played`. A record key that gets a new name is
 mapped back to its old one here.
 """

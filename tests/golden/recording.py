@@ -49,6 +49,9 @@ CHARGED = frozenset(
     }
 )
 
+# Who is in which part of a fleet's sum is drawn anew in every run, and what adding the parts up takes depends on it.
+DRAWN = frozenset({"added_blocks"})
+
 _SHOWN = 8  # of a model's values
 
 
@@ -57,6 +60,7 @@ def record(configuration: Configuration, folder: Path) -> dict[str, Any]:
     play = run_on_fleet if configuration.where == "fleet" else run_on_one_machine
     played = play(configuration.settings, folder, lost=configuration.lost)
     dropped = MEASURED - (CHARGED if configuration.settings.get("crypto") == "calibrated" else set())
+    dropped |= DRAWN if configuration.where == "fleet" else set()
     recorded = {
         "labels": played.labels,
         "models": [

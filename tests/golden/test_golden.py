@@ -8,8 +8,8 @@ therefore also holds a fingerprint of the platform, a hash of a small training r
                                      them, are compared within `_TOLERANCE`; so are counts and lengths, because masks
                                      may differ by a few blocks; everything else is compared exactly
 
-What is measured (`recording.MEASURED`) is neither recorded nor compared. After a change that is meant to change
-results, record again and review the difference of golden.json:
+What is measured (`recording.MEASURED`) or drawn (`recording.DRAWN`) is neither recorded nor compared. After a change
+that is meant to change results, record again and review the difference of golden.json:
 
     python -m tests.golden.record [configuration …]
 """

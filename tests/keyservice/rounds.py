@@ -15,6 +15,7 @@ from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.answers import Acknowledgement
 from sensecrypt.protocol.client import Sealed, seal_model, seal_sensitivity
 from sensecrypt.protocol.messages import Aggregate
+from sensecrypt.protocol.places import place_of
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
 from tests.keyservice.conftest import CLIENTS, Server
@@ -78,10 +79,10 @@ class Played:
     def seal(self, round_: Round, client: int) -> Sealed:
         """What a client makes of a round: everything it needs comes from the service."""
         with self.client(client) as party:
-            key, seed = party.public_key(self.run), party.receipt_seed(round_)
+            key, seed = party.public_key(self.run), party.task(place_of(round_)).seed
             if round_.purpose == "sensitivity":
                 return seal_sensitivity(np.abs(self.models[client]), round_, client=client, key=key, seed=seed)
-            ranking = party.ranking(round_)
+            ranking = party.task(place_of(round_)).ranking
             order = None if ranking is None else ranking.order
             mask = Mask.prefix(round_.blocks // 2, size=self.size, block=round_.block, order=order)
             return seal_model(self.models[client], mask, round_, client=client, key=key, seed=seed, padded=True)
@@ -109,7 +110,7 @@ class Played:
 
     def model(self, round_: Round, client: int = 0) -> np.ndarray:
         with self.client(client) as party:
-            return party.moved(round_)
+            return party.moved(place_of(round_), round_.size)
 
     def events(self, event: str) -> list[dict]:
         return [line for line in self.server.audit() if line["event"] == event and line.get("run") == self.run]

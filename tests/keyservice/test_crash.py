@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from sensecrypt.cli import main
 from sensecrypt.errors import Refused, SenseCryptError
+from sensecrypt.protocol.places import place_of
 from tests.keyservice.conftest import make_server
 from tests.keyservice.rounds import CLIENTS, Played, expected_model
 
@@ -36,7 +37,7 @@ def test_between_receipts_and_decryption(server):
     round_ = played.register(played.round(0))
     with played.client(0) as client:
         sketch = client.turn_sketch(played.run, np.arange(8.0)).tolist()
-        seeds = sketch, client.receipt_seed(round_), client.ranking(round_).order.tolist()
+        seeds = sketch, client.task(place_of(round_)).seed, client.task(place_of(round_)).ranking.order.tolist()
         key = client.public_key(played.run)
     aggregate = played.upload(round_)
     server.kill()
@@ -44,7 +45,7 @@ def test_between_receipts_and_decryption(server):
     server.start()
     with played.client(0) as client:
         sketch = client.turn_sketch(played.run, np.arange(8.0)).tolist()
-        again = sketch, client.receipt_seed(round_), client.ranking(round_).order.tolist()
+        again = sketch, client.task(place_of(round_)).seed, client.task(place_of(round_)).ranking.order.tolist()
         assert (again, client.public_key(played.run)) == (seeds, key)
     with played.aggregator() as aggregator:
         assert aggregator.receipts(round_) == list(range(CLIENTS))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sensecrypt.keyservice.http.sealing import read_root
 from sensecrypt.protocol.descriptions import describe_round
+from sensecrypt.protocol.places import place_of
 from tests.keyservice.conftest import PASSPHRASE
 from tests.keyservice.rounds import Played
 
@@ -149,7 +150,11 @@ def test_answers_and_logs_of_a_round_tell_no_secret(server):
     played.play(round_)
     with played.client(0) as client:
         row = np.arange(1.0, 65.0) / 300
-        seeds = [client.receipt_seed(round_), row.tobytes()[:64], client.turn_sketch(played.run, row).tobytes()[:64]]
+        seeds = [
+            client.task(place_of(round_)).seed,
+            row.tobytes()[:64],
+            client.turn_sketch(played.run, row).tobytes()[:64],
+        ]
     log = server.folder.log.read_bytes() + server.stderr().encode()
     database = server.folder.database.read_bytes()
     for path in server.folder.path.glob("state.db-*"):
@@ -161,4 +166,4 @@ def test_answers_and_logs_of_a_round_tell_no_secret(server):
     model = played.model(round_)
     assert model.tobytes()[:40] not in database
     with played.client(0) as client:
-        assert client.moved(round_).tobytes()[:40] not in database
+        assert client.moved(place_of(round_), round_.size).tobytes()[:40] not in database

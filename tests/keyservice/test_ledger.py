@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 
@@ -13,7 +14,7 @@ from sensecrypt.keyservice.http import sealing
 from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.ledger import DatabaseLedger
-from sensecrypt.keyservice.http.limits import Buckets, Thinned
+from sensecrypt.keyservice.http.limits import Buckets, Thinned, thin_messages
 from sensecrypt.keyservice.http.openings import Openings
 from sensecrypt.keyservice.http.registry import Registry, place_of
 from sensecrypt.keyservice.http.sealing import Sealer
@@ -212,3 +213,16 @@ def test_skipped_lines_are_counted(monkeypatch):
     assert [thinned.passes("x") for _ in range(5)] == [0, 0, None, None, None]
     now[0] += 30
     assert thinned.passes("x") == 3
+
+
+def test_what_peers_can_trigger_does_not_fill_the_error_output(monkeypatch):
+    """Of one message so many lines per minute, whatever its arguments; of others as many of their own."""
+    written: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: written.append(record.getMessage())
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    thin_messages(per_minute=3)
+    for number in range(100):
+        logging.getLogger("sensecrypt.dkms").warning("peer %d failed", number)
+    logging.getLogger("sensecrypt.dkms").warning("something else")
+    assert written == ["peer 0 failed", "peer 1 failed", "peer 2 failed", "something else"]

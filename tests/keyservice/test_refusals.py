@@ -14,6 +14,7 @@ from sensecrypt.keyservice.http.addresses import MESSAGE_TYPE, round_address
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.keyservice.pki import create_authority
 from sensecrypt.protocol.descriptions import describe_round
+from sensecrypt.protocol.places import place_of
 from sensecrypt.protocol.round import Round
 from tests.keyservice.conftest import Server, certificate, failed_handshakes, make_server, wait_for_handshake
 from tests.keyservice.rounds import SAMPLES, Played
@@ -184,8 +185,7 @@ class TestWhoAsks:
             ("PUT", f"{base}/sketch"): {"client"},
             ("PUT", f"{base}/samples/5"): {"client"},
             ("PUT", where): {"aggregator"},
-            ("GET", f"{where}/receipt-seed"): {"client"},
-            ("GET", f"{where}/order"): {"client"},
+            ("GET", f"{where}/task"): {"client"},
             ("PUT", f"{where}/receipt"): {"client"},
             ("GET", f"{where}/receipts"): {"aggregator"},
             ("PUT", f"{where}/aggregate"): {"aggregator"},
@@ -209,10 +209,14 @@ class TestWhatIsAskedFor:
             played.play(each)
         assert played.model(theirs, 2).size == played.size
         before = lines_of(played.server, "not-a-member")
-        for ask in ("moved", "receipt_seed", "ranking", "round"):
+        asks = (
+            lambda client: client.moved(place_of(theirs), theirs.size),
+            lambda client: client.task(place_of(theirs)),
+        )
+        for ask in asks:
             with played.client(0) as client:
-                assert refusal_of(lambda ask=ask, client=client: getattr(client, ask)(theirs)).code == "not-a-member"
-        assert lines_of(played.server, "not-a-member") == before + 4
+                assert refusal_of(lambda ask=ask, client=client: ask(client)).code == "not-a-member"
+        assert lines_of(played.server, "not-a-member") == before + 2
         assert played.server.audit()[-1]["name"] == "phone-0"
 
     def test_a_second_decryption(self, played, round_):
@@ -241,7 +245,7 @@ class TestWhatIsAskedFor:
         assert refusal_of(lambda: played.open(altered, round_)).code == "receipts-mismatch"
         assert played.server.refusals()[-1] == "receipts-mismatch"
         with played.client(0) as client:
-            assert refusal_of(lambda: client.moved(round_)).code == "not-opened"
+            assert refusal_of(lambda: client.moved(place_of(round_), round_.size)).code == "not-opened"
         assert played.open(whole, round_).contributors == (0, 1, 2, 3)
 
     def test_a_round_whose_sums_fail_again_and_again_is_closed(self, played, round_):
@@ -312,7 +316,7 @@ class TestWhatIsAskedFor:
         for wrong, code in ((stranger, "outside-policy"), (larger, "outside-policy"), (nowhere, "unknown-run")):
             assert refusal_of(lambda wrong=wrong: played.register(wrong)).code == code
         with played.client(0) as client:
-            assert refusal_of(lambda: client.receipt_seed(played.round(number))).code == "unknown-round"
+            assert refusal_of(lambda: client.task(place_of(played.round(number))).seed).code == "unknown-round"
 
     def test_runs_outside_the_policy(self, played):
         good = {"size": 100, "profile": "insecure-test", "members": {0: "a", 1: "b"}, "min_contributors": 2}
@@ -354,7 +358,7 @@ class TestBodies:
                 assert browser.put(f"{where}/aggregate", content=content).json()["code"] == "rejected"
                 assert browser.put(where, content=content).json()["code"] == "rejected"
             for path in (where.replace("model/0", "model/-1"), where.replace("model", "secrets"), "/v1/runs/../x"):
-                assert browser.get(path).json()["code"] in ("invalid-request", "not-found")
+                assert browser.put(path, content=b"").json()["code"] in ("invalid-request", "not-found")
             assert browser.delete(where).json()["code"] == "wrong-method"
 
     def test_another_version_of_the_protocol(self, played):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.errors import Refused
+from sensecrypt.protocol.places import place_of
 from tests.keyservice.rounds import CLIENTS, Played, expected_model
 
 
@@ -27,7 +28,7 @@ def test_summed_sensitivities_make_an_order_that_only_members_get(server):
     played.play(played.round(0, purpose="sensitivity"))
     round_ = played.register(played.round(0))
     with played.client(0) as client:
-        ranking = client.ranking(round_)
+        ranking = client.task(place_of(round_)).ranking
     assert sorted(ranking.order[:10].tolist()) == list(range(90, 100))
     gains = np.abs(played.models)
     mean = np.array([5, 6, 7, 8]) @ (gains / gains.max(axis=1, keepdims=True))
@@ -36,7 +37,7 @@ def test_summed_sensitivities_make_an_order_that_only_members_get(server):
     assert played.model(round_).tobytes() == expected_model(played).tobytes()
     for refused_to in (played.aggregator(), played.admin()):
         with refused_to as party, pytest.raises(Refused) as refusal:
-            party.ranking(round_)
+            party.task(place_of(round_))
         assert refusal.value.code == "wrong-role"
 
 
@@ -91,16 +92,16 @@ def test_clients_of_a_run_share_their_seeds_and_nobody_else_has_them(server):
     seeds = set()
     for number in range(CLIENTS):
         with played.client(number) as client:
-            seeds.add(client.receipt_seed(round_))
+            seeds.add(client.task(place_of(round_)).seed)
             assert client.run(played.run)["client"] == number
     assert len(seeds) == 1
     with played.client(0) as client:
-        assert client.receipt_seed(other.register(other.round())) not in seeds
+        assert client.task(place_of(other.register(other.round()))).seed not in seeds
     for stranger in (played.aggregator(), played.admin(), server.party("client", "stranger")):
         with stranger as party:
             for ask in (
                 lambda party=party: party.turn_sketch(played.run, np.ones(4)),
-                lambda party=party: party.receipt_seed(round_),
+                lambda party=party: party.task(place_of(round_)).seed,
             ):
                 with pytest.raises(Refused) as refusal:
                     ask()
@@ -115,7 +116,7 @@ def test_the_aggregator_learns_who_contributed_and_nothing_of_the_sum(server):
         address = f"/v1/runs/{played.run}/rounds/0/clusters/0/model/0"
         answer = browser.put(f"{address}/aggregate", content=aggregate.to_bytes(round_))
         assert (answer.status_code, len(answer.content) < 400) == (200, True)
-        for what in ("model", "order", "receipt-seed"):
+        for what in ("model", "task"):
             assert browser.get(f"{address}/{what}").json()["code"] == "wrong-role"
 
 

@@ -87,7 +87,7 @@ def test_the_policy_decides_on_constant_time(tmp_path, constant_time):
     root, policy = read_root(folder.root, PASSPHRASE), read_policy(folder.policy)
     service = KeyService(folder, root, store, vault, policy, workers=1)
     members = {client: f"phone-{client}" for client in range(3)}
-    run = Run("run", 3, "insecure-test", members, ["aggregator"], 3, 0.5, first=[], rounds=None)
+    run = Run("run", 3, "insecure-test", members, ["aggregator"], 3, 0.5, first=[], rounds=None, server={})
     service.register_run(run, Identity("admin", "admin"))
     key = service._key("run")
     assert key.decrypt(key.encrypt([1, 2, 3]), 3).tolist() == [1, 2, 3]

@@ -6,6 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensecrypt.policies.fedml_he import POLICY
+from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.client import model_format, seal_map
+from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.round import Round
+from tests.crypto.conftest import keypair
 from tests.policies.situations import situation
 
 
@@ -48,3 +54,20 @@ def test_all_clients_choose_the_same_whatever_their_own_data():
     ranking = np.random.default_rng(0).permutation(1000)
     masks = {POLICY.choose(situation(block=7, ranking=ranking, seed=seed)).mask for seed in range(3)}
     assert len(masks) == 1
+
+
+def test_the_clients_maps_are_weighted_by_samples():
+    """Client 1 has nine tenths of the samples: the mean map, and so the order, is nearly its own."""
+    public, secret = keypair("insecure-test")
+    shares = {0: 0.05, 1: 0.9, 2: 0.05}
+    round_ = Round("test", 0, 0, "sensitivity", 20, get_profile("insecure-test"), shares)
+    maps = {0: np.linspace(2, 0, 20), 1: np.linspace(0, 1, 20), 2: np.linspace(2, 0, 20)}
+    server, total = KeyServer(secret), RoundSum(round_, public)
+    for client, scores in maps.items():
+        sealed = seal_map(scores, round_, client=client, key=public, seed=server.receipt_seed(round_))
+        total.add(sealed.upload, sender=client)
+        server.take_receipt(sealed.receipt, round_, sender=client)
+    opened = server.open(total.close().to_bytes(round_), round_)
+    mean = model_format(round_).decode(opened.values, opened.weight)
+    assert mean == pytest.approx(sum(shares[client] * maps[client] for client in shares), abs=1e-5)
+    assert server.set_order(round_, opened).tolist() == list(range(19, -1, -1))

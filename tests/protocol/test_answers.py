@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,10 +15,8 @@ from sensecrypt.protocol.answers import (
     Acknowledgement,
     read_opened,
     read_ranking,
-    read_seed,
     seal_opened,
     seal_ranking,
-    seal_seed,
 )
 from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.envelope import seal
@@ -25,6 +25,7 @@ from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.opened import Opened
 from sensecrypt.protocol.receipts import TagBlinding
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.types import Mask
 
 ROUND = Round("test", 3, 1, "model", 7, get_profile("insecure-test"), {0: 0.3, 5: 0.7}, 2)
@@ -40,8 +41,17 @@ def test_an_opened_sum_is_read_as_it_was(values, weight):
     assert (opened.values.tolist(), opened.weight, opened.contributors) == (values, weight, (0, 5))
 
 
-def test_seeds_orders_and_acknowledgements_are_read_as_they_were():
-    assert read_seed(seal_seed(bytes(range(32)))) == bytes(range(32))
+@pytest.mark.parametrize("after", [None, replace(ROUND, number=ROUND.number + 1, purpose="sensitivity")])
+@pytest.mark.parametrize("ranking", [None, Ranking(np.array([2, 0, 1]), np.array([0.5, 0.25]))])
+def test_a_task_is_read_as_it_was(after, ranking):
+    seeds = bytes(range(32)), bytes(32) if after else b""
+    task = RoundTask.from_bytes(RoundTask(ROUND, seeds[0], ranking, after, seeds[1]).to_bytes())
+    assert (task.round, task.after, task.seed, task.after_seed) == (ROUND, after, *seeds)
+    assert (task.ranking is None) == (ranking is None)
+    assert ranking is None or task.ranking.order.tolist() == [2, 0, 1]
+
+
+def test_orders_and_acknowledgements_are_read_as_they_were():
     ranking = read_ranking(seal_ranking(Ranking(np.array([2, 0, 1]), np.array([0.5, 0.25]))))
     assert (ranking.order.tolist(), ranking.profile.tolist()) == ([2, 0, 1], [0.5, 0.25])
     told = Acknowledgement((1, 2), 1 / 3)
@@ -57,7 +67,7 @@ def described(clients, weights, **changes) -> bytes:
     "data",
     [
         b"",
-        seal_seed(b"x"),
+        seal("seed", {}, {}),
         described([], []),
         described([0, 1], [0.5]),
         described([1, 0], [0.5, 0.5]),
@@ -83,7 +93,10 @@ def test_damaged_answers_are_refused():
     wrong = [
         (read_ranking, seal("ranking", {}, {"order": np.array([0, 0], "<u4"), "profile": np.array([1.0])})),
         (read_ranking, seal("ranking", {}, {"order": np.array([0, 1], "<u4"), "profile": np.array([np.nan])})),
-        (read_seed, seal("ranking", {}, {})),
+        (RoundTask.from_bytes, seal("ranking", {}, {})),
+        (RoundTask.from_bytes, seal("task", {}, {"seed": np.zeros(32, np.uint8)})),
+        (RoundTask.from_bytes, seal("task", {}, {"seed": np.zeros(31, np.uint8), "round": np.zeros(3, np.uint8)})),
+        (RoundTask.from_bytes, RoundTask(ROUND, b"short").to_bytes()),
         (Acknowledgement.from_bytes, seal("acknowledgement", {"contributors": "a", "weight": "0x1p0"}, {})),
         (Acknowledgement.from_bytes, seal("acknowledgement", {"contributors": "1", "weight": "one"}, {})),
         (lambda data: read_opened(data, ROUND), seal_opened(Opened(np.arange(6), 1.0, (0,)), ROUND)),

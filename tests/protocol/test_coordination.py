@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Set
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +25,10 @@ from sensecrypt.protocol.coordination import (
     Challenge,
     Enrolment,
     Invitation,
+    Parts,
     facts_from_bytes,
     facts_to_bytes,
+    require_parts,
 )
 from sensecrypt.protocol.envelope import seal
 from sensecrypt.transports import flower
@@ -104,6 +107,12 @@ def test_an_impossible_assignment_is_rejected(fields):
         {"decided_by": "x" * 100},
         {"decided_by": "<b>\n"},
         {"feasible": 1},
+        {"failure": "x" * 500},
+        {"failure": "\x1b[2J"},
+        {"layers": {"x" * 500: [1, 2]}},
+        {"layers": {"a\n": [1, 2]}},
+        {"layers": {"a": [1, -2]}},
+        {"layers": {str(each): [1, 2] for each in range(20_000)}},
         [1],
         "text",
     ],
@@ -118,17 +127,22 @@ def test_possible_facts_are_kept():
     assert facts_from_bytes(facts_to_bytes(facts), "enrol") == facts
 
 
-@pytest.mark.parametrize("kind", ["rank", "play", "finish"])
+@pytest.mark.parametrize("kind", ["rank", "train", "finish"])
 def test_a_reply_tells_all_that_budgets_and_tables_are_made_of(kind):
-    whole = dict.fromkeys(NEEDED[kind], 0) | ({"decided_by": "", "feasible": True} if kind == "play" else {})
+    whole = dict.fromkeys(NEEDED[kind], 0) | ({"decided_by": "", "feasible": True} if kind == "train" else {})
     assert facts_from_bytes(facts_to_bytes(whole), kind) == whole
     for name in NEEDED[kind]:
         with pytest.raises(Rejected, match=f"facts without {name}"):
             facts_from_bytes(facts_to_bytes({key: value for key, value in whole.items() if key != name}), kind)
 
 
+def read(content: RecordDict, allowed: Set[str] = frozenset()) -> Parts:
+    """A message with part `a`, as whoever receives it reads it."""
+    return require_parts(unpack(content), needed={"a"}, allowed=allowed)
+
+
 def test_parts_arrive_as_they_were_sent():
-    assert unpack(pack({"a": b"1", "b": b""}), needed={"a"}, allowed={"b"}) == {"a": b"1", "b": b""}
+    assert read(pack({"a": b"1", "b": b""}), allowed={"b"}) == {"a": b"1", "b": b""}
 
 
 @pytest.mark.parametrize(
@@ -147,12 +161,12 @@ def test_parts_arrive_as_they_were_sent():
 )
 def test_other_content_is_rejected(content):
     with pytest.raises(Rejected):
-        unpack(content, needed={"a"})
+        read(content)
 
 
 def test_what_a_terminal_would_obey_is_made_harmless():
     with pytest.raises(Rejected) as error:
-        unpack(pack({"failure": b"\x1b[31mred\nWARNING forged"}), needed={"a"})
+        read(pack({"failure": b"\x1b[31mred\nWARNING forged"}))
     assert str(error.value) == "·[31mred·WARNING forged"
 
 
@@ -170,9 +184,9 @@ def test_whatever_bytes_arrive_are_read_or_rejected(body, dtype):
 
 def test_a_failure_is_told_and_cut_short():
     with pytest.raises(Rejected, match=r"^no data$"):
-        unpack(pack({"failure": b"no data"}), needed={"a"})
+        read(pack({"failure": b"no data"}))
     with pytest.raises(Rejected) as error:
-        unpack(pack({"failure": b"x" * 10_000}), needed={"a"})
+        read(pack({"failure": b"x" * 10_000}))
     assert len(str(error.value)) == 400
 
 

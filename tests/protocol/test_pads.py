@@ -78,7 +78,7 @@ def test_without_its_pads_a_sum_says_nothing_about_the_rest():
     sealed = cluster.seal(half(cluster))
     aggregate = summed(cluster, sealed).close()
     pads = [Receipt.from_bytes(each.receipt, cluster.round).pad for each in sealed]
-    _, opened, _ = open_aggregate(aggregate, cluster.round, cluster.secret, None, pads=pads)
+    _, opened, *_ = open_aggregate(aggregate, cluster.round, cluster.secret, None, pads=pads)
     assert (np.abs(opened - opened[0]) <= CLIENTS).all()
     rest = ~aggregate.common.to_array()
     for known in ([], pads[:-1]):  # even whoever knows all pads but one

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from sensecrypt.engines.meter import Meter, MeteredKey
 
 from sensecrypt.config import make_config
 from sensecrypt.crypto.keys import generate_keypair
@@ -12,10 +13,18 @@ from sensecrypt.errors import InvalidCiphertext, InvalidInput, ValueDoesNotFit
 from sensecrypt.models import always_encrypt
 from sensecrypt.policies import POLICIES
 from sensecrypt.profiles import PROFILES
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.client import model_format, seal_model
+from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.envelope import unseal_any
+from sensecrypt.protocol.opening import open_aggregate
+from sensecrypt.protocol.round import Round
 from sensecrypt.runs.folder import RunFolder
+from sensecrypt.runs.notes import server_facts
+from sensecrypt.simulation.ahead import AheadKey
+from sensecrypt.simulation.calibration import measure_prices
 from sensecrypt.simulation.clock import Prices
-from sensecrypt.simulation.nullcipher import TransparentKey, measure_prices
+from sensecrypt.simulation.nullcipher import TransparentKey
 from sensecrypt.transports.local.run import run_local
 from sensecrypt.types import Mask
 
@@ -31,6 +40,7 @@ SMALL = {
 }
 PRICES = Prices(encrypt=0.01, add=0.001, decrypt=0.02)
 SERVER = {"weighting": "server", "profile": "paillier-2048-slot64", "rest": "plain"}
+SEED = b"a seed of sixteen bytes, or more"
 WEIGHED = Prices(encrypt=0.01, add=0.001, decrypt=0.02, multiply=0.004, add_plain=0.002)
 
 
@@ -233,11 +243,11 @@ class TestDeadline:
 
         result = run_local(config, RunFolder(tmp_path / layout), intercept=intercept, prices=None)
         order = {
-            int(name.split("-")[1]): tensor
+            int(name.removeprefix("key-service-order-")): tensor
             for name, tensor in unseal_any((tmp_path / layout / "checkpoint.safetensors").read_bytes(), "checkpoint")[
                 1
             ].items()
-            if name.startswith("order-")
+            if name.startswith("key-service-order-")
         }
         assert bool(order) == (layout == "prefix")
         always = always_encrypt(result.build(), 10)
@@ -310,52 +320,109 @@ class TestTransparentKey:
             key.decrypt(np.zeros((1, 5), dtype=np.uint8), 1)
 
 
-class TestMeter:
-    def test_operations_are_counted_apart_and_taken_once(self):
-        _, secret = generate_keypair("insecure-test")
-        meter = Meter(None)
-        key = MeteredKey(secret, meter)
-        rows = key.public.encrypt(np.arange(40))
-        total = key.public.accumulator(len(rows))
-        total.add(rows)
-        total.add(rows)
-        assert key.decrypt(total.result(), 40).tolist() == [2 * value for value in range(40)]
-        spent = meter.take()
-        assert spent.blocks == {"encrypt": 3, "add": 6, "decrypt": 3, "multiply": 0, "add_plain": 0}
-        assert all(seconds > 0 for name, seconds in spent.seconds.items() if spent.blocks[name])
-        assert spent.actual_seconds == pytest.approx(sum(spent.seconds.values()))
-        assert meter.take().actual_seconds == 0
+def make_round(profile="insecure-test", **changes) -> Round:
+    members = dict.fromkeys(range(2), 0.5)
+    return Round("run", 0, 0, "model", 40, PROFILES[profile], members, **changes)
+
+
+def seal(round_, key, share=1.0, client=0, **more):
+    """Client's upload of 40 values, of which a share is encrypted."""
+    blocks = round(share * round_.blocks)
+    mask = Mask.prefix(blocks, size=round_.size, block=round_.block)
+    values = np.arange(40) / 100
+    return seal_model(values, mask, round_, client=client, key=key, seed=SEED, padded=False, **more)
+
+
+class TestCosts:
+    def test_operations_are_counted_apart_and_returned_with_their_results(self):
+        public, secret = generate_keypair("insecure-test")
+        round_ = make_round()
+        assert round_.blocks == 3
+        total = RoundSum(round_, public)
+        sealed = [seal(round_, public, client=client) for client in range(2)]
+        for client, each in enumerate(sealed):
+            assert each.cost.blocks == {"encrypt": 3}
+            assert each.cost.seconds["encrypt"] > 0
+            total.add(each.upload, sender=client)
+        aggregate = total.close()
+        assert total.cost.blocks == {"add": 6}
+        *_, cost = open_aggregate(aggregate, round_, secret, None)
+        assert cost.blocks == {"decrypt": 3}
+        for each in (sealed[0].cost, total.cost, cost):
+            assert all(seconds > 0 for seconds in each.seconds.values())
+            assert each.total_seconds == pytest.approx(sum(each.seconds.values()))
+        both = Cost()
+        both.include(total.cost)
+        both.include(cost)
+        assert both.blocks == {"add": 6, "decrypt": 3}
+        assert both.total_seconds == pytest.approx(total.cost.total_seconds + cost.total_seconds)
+        assert sealed[1].cost.blocks == {"encrypt": 3}  # counted once, for whoever did it
+
+    def test_adding_two_sums_counts_their_ciphertexts(self):
+        public, _ = generate_keypair("insecure-test")
+        round_ = make_round()
+        parts = [RoundSum(round_, public) for _ in range(2)]
+        for client, part in enumerate(parts):
+            part.add(seal(round_, public, client=client).upload, sender=client)
+        total = RoundSum(round_, public)
+        for part in parts:
+            total.absorb(part)
+        assert total.cost.blocks == {"add": 6}
 
     def test_multiplying_and_adding_known_numbers_are_operations_of_their_own(self):
-        _, secret = generate_keypair("insecure-test")
-        meter = Meter(Prices(encrypt=1.0, add=1.0, decrypt=1.0, multiply=0.25, add_plain=0.5))
-        key = MeteredKey(secret, meter)
-        rows = key.public.encrypt(np.arange(40))
-        meter.take()
-        product = key.public.add_plain(key.public.multiply(rows, 5), np.arange(40))
-        spent = meter.take()
-        assert spent.blocks == {"encrypt": 0, "add": 0, "decrypt": 0, "multiply": 3, "add_plain": 3}
-        assert (spent.seconds["multiply"], spent.seconds["add_plain"]) == (0.75, 1.5)
-        assert key.decrypt(product, 40).tolist() == [6 * value for value in range(40)]
+        public, _ = generate_keypair("paillier-2048-slot64")
+        round_ = make_round("paillier-2048-slot64", factors={0: 5, 1: 5})
+        total = RoundSum(round_, public)
+        total.add(seal(round_, public, client=0).upload, sender=0)
+        total.add(seal(round_, public, share=0.0, client=1).upload, sender=1)
+        total.close()
+        assert total.cost.blocks == {"multiply": round_.blocks, "add": round_.blocks, "add_plain": round_.blocks}
+        assert all(total.cost.seconds[operation] > 0 for operation in total.cost.blocks)
+        charged = Prices(encrypt=1.0, add=1.0, decrypt=1.0, multiply=0.25, add_plain=0.5)
+        facts = charged.charge_present({"round": 0, **server_facts(total.cost, multiplied=True)})
+        assert facts["multiply_seconds"] == 0.25 * round_.blocks
+        assert facts["add_plain_seconds"] == 0.5 * round_.blocks
 
-    def test_a_scheme_that_does_not_multiply_does_not_when_metered(self):
+    def test_a_scheme_that_does_not_multiply_has_no_sum_that_does(self):
         public, _ = generate_keypair("ckks-8192")
         with pytest.raises(InvalidInput, match="cannot be multiplied"):
-            MeteredKey(public, Meter(None)).multiply(public.encrypt([1]), 2)
+            RoundSum(make_round("ckks-8192", factors={0: 5, 1: 5}), public)
 
     def test_an_operation_without_a_price_cannot_be_charged(self):
-        public, _ = generate_keypair("insecure-test")
-        key = MeteredKey(public, Meter(PRICES))
+        record = {"round": 0, "multiply_seconds": 0.1, "multiplied_blocks": 1}
         with pytest.raises(InvalidInput, match="none for operation multiply"):
-            key.multiply(key.encrypt([1]), 2)
+            PRICES.charge_present(record)
+
+    def test_only_what_a_record_tells_of_is_charged(self):
+        record = {"round": 0, "encrypt_seconds": 0.5, "encrypted_blocks": 3, "train_seconds": 2.0}
+        assert PRICES.charge_present(record) == {**record, "encrypt_seconds": 3 * PRICES.encrypt}
 
     def test_randomness_made_ahead_is_not_charged(self):
+        public, secret = generate_keypair("insecure-test")
+        round_ = replace(make_round(), size=3000)
+        everything = Mask.prefix(round_.blocks, size=3000, block=round_.block)
+        values = np.arange(3000) % 7 / 100
+        sealed, plain = (
+            seal_model(values, everything, round_, client=0, key=key, seed=SEED, padded=False)
+            for key in (AheadKey(public), public)
+        )
+        cost = sealed.cost
+        assert cost.blocks == {"encrypt": round_.blocks}
+        assert cost.ahead_seconds > cost.seconds["encrypt"] > 0
+        assert cost.total_seconds == pytest.approx(cost.ahead_seconds + cost.seconds["encrypt"])
+        assert plain.cost.ahead_seconds == 0
+        total = RoundSum(round_, public)
+        total.add(sealed.upload, sender=0)
+        _, opened, *_ = open_aggregate(total.close(), round_, secret, None)
+        assert model_format(round_).decode(opened, 0.5) == pytest.approx(values, abs=1e-6)
+
+    def test_randomness_made_ahead_is_used_once(self):
         public, _ = generate_keypair("insecure-test")
-        meter = Meter(None)
-        key = MeteredKey(public, meter, ahead=True)
-        key.encrypt(np.arange(3000))
-        spent = meter.take()
-        assert spent.ahead_seconds > spent.seconds["encrypt"] > 0
+        key = AheadKey(public)
+        key.make_ahead(3)
+        first, second = key.encrypt(np.zeros(40, dtype=np.int64)), key.encrypt(np.zeros(40, dtype=np.int64))
+        rows = [row.tobytes() for row in (*first, *second)]
+        assert len(set(rows)) == len(rows) == 6
 
     def test_prices_are_positive_and_decryption_costs_more_than_addition(self):
         prices = measure_prices("insecure-test")

@@ -32,6 +32,7 @@ from sensecrypt.protocol.round import Round
 from sensecrypt.rng import derive_rng
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import SETUP
+from sensecrypt.transports.local.keys import release_rules
 from sensecrypt.types import BoolVector, Mask
 
 ADVERSARIES = ("eavesdropper", "aggregator", "aggregator+client")
@@ -126,16 +127,20 @@ class _Recording:
     def round_of(self, client: int, number: int) -> tuple[Round, bytes]:
         """The round that a client's upload belongs to, and the upload."""
         data = self.folder.message(number, f"upload-{client}")
-        members = np.flatnonzero(self.labels == self.labels[client])
-        total = sum(self.samples[member] for member in members)
-        weights = {int(member): self.samples[member] / total for member in members}
-        factors = {int(member): self.samples[member] for member in members}
         header, _ = unseal_any(data, "upload")
         profile, cluster = get_profile(self.config.profile), int(self.labels[client])
-        attempt = int(header["attempt"])
-        counts = factors if self.config.weighting == "server" else None
-        size = self.initial.size
-        return Round(header["run"], number, cluster, "model", size, profile, weights, attempt, counts, self.clip), data
+        attempt, size = int(header["attempt"]), self.initial.size
+        members = {member: self.samples[member] for member in self._members(number, cluster)}
+        weights, factors = release_rules(self.config).shares(members, whole=self.config.weighting == "server")
+        return Round(header["run"], number, cluster, "model", size, profile, weights, attempt, factors, self.clip), data
+
+    def _members(self, number: int, cluster: int) -> list[int]:
+        """Of one round: not all of a cluster are, where members are sampled."""
+        return [
+            record["client"]
+            for record in self.folder.records()
+            if record["round"] == number and record.get("cluster") == cluster and "client" in record
+        ]
 
     def gradient(self, sent: FloatVector, before: FloatVector, scale: float) -> FloatVector:
         """ĝ from what a client sent: an update, or a model that started from `before`."""

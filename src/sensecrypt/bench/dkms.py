@@ -26,6 +26,7 @@ from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.client import model_format
 from sensecrypt.protocol.messages import Aggregate, Receipt, Upload
+from sensecrypt.protocol.places import place_of
 from sensecrypt.protocol.receipts import TagBlinding, receipt
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
@@ -157,7 +158,7 @@ class _Rounds:
         round_ = self.register(number)
         for client, values in self._values.items():
             with self._running.party("client", f"client-{client}") as party:
-                value = receipt(values, party.receipt_seed(round_))
+                value = receipt(values, party.task(place_of(round_)).seed)
                 signed = Receipt(client, value, value)
                 party.send_receipt(signed.to_bytes(round_), round_)
         return round_
@@ -197,11 +198,11 @@ def _crowd(running: _Running, clients: int, ask: Callable[[int, DkmsClient], int
 
 
 def _model_bytes(party: DkmsClient, round_: Round) -> int:
-    return int(party.moved(round_).nbytes)
+    return int(party.moved(place_of(round_), round_.size).nbytes)
 
 
 def _tag(party: DkmsClient, round_: Round, client: int) -> int:
-    party.receipt_seed(round_)
+    party.task(place_of(round_))
     party.send_receipt(Receipt(client, client, client).to_bytes(round_), round_)
     return 1
 

@@ -28,9 +28,10 @@ from sensecrypt.keyservice.port import ClientKeyService
 from sensecrypt.models import layout
 from sensecrypt.protocol.coordination import Assignment, Enrolment, Invitation, Parts, facts_to_bytes
 from sensecrypt.protocol.envelope import seal, unseal_any
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.updates import model_of
+from sensecrypt.protocol.roundtasks import RoundTask
+from sensecrypt.protocol.updates import model_from
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.runs.noise import noise_is_on
 from sensecrypt.types import BoolVector
@@ -113,22 +114,21 @@ class Client:
         if self.guards is not None:
             self.guards.rank(assignment)
         self._build_tables()
-        round_ = self._round(assignment, "sensitivity")
+        task = self._round(assignment, "sensitivity")
         self._claim(self.initial)
-        seed = self.keyservice.receipt_seed(round_)
         try:
-            sealed, facts = rank_parameters(self.context, self.number, self.initial, round_, seed)
+            sealed, facts = rank_parameters(self.context, self.number, self.initial, task.round, task.seed)
         except SenseCryptError as error:
             _LOG.warning("parameters are not ranked, because: %s", error)
             raise Rejected(NO_PART if self.context.discreet else str(error)) from None
-        self.keyservice.send_receipt(sealed.receipt, round_)
+        self.keyservice.send_receipt(sealed.receipt, task.round)
         return {"sensitivity": sealed.upload, "facts": facts_to_bytes(facts)}
 
     def propose(self, assignment: Assignment) -> Parts:
         """Train, and say which blocks to encrypt; what was trained is kept for the second exchange."""
         if self.guards is not None:
             self.guards.begin(assignment)
-        task = self._task(assignment, self._round(assignment, "model"), None)
+        task = self._task(assignment, None)
         trained = train_and_score(self.context, task)
         message = propose_blocks(self.context, task, trained)
         self._between.keep_trained(assignment, trained)
@@ -137,14 +137,15 @@ class Client:
     def train(self, assignment: Assignment, agreed: bytes | None) -> Parts:
         """Train, choose, encrypt; the receipt goes to the key service, the upload back to the coordinator."""
         trained = None
+        if agreed is not None and self.context.policy.propose is None:
+            raise Rejected("a mask that clients agreed on, and in this run they agree on none")
         if self.context.policy.propose is not None:
             trained = self._between.trained(assignment)
         elif self.guards is not None:
             self.guards.begin(assignment)
         if self.context.policy.encrypts:
             self._build_tables()
-        round_ = self._round(assignment, "model")
-        task = self._task(assignment, round_, agreed)
+        task = self._task(assignment, agreed)
         try:
             update = make_update(self.context, task, trained)
         except SenseCryptError as error:
@@ -181,18 +182,20 @@ class Client:
             parts["own"] = seal("own", {}, {"sent": update.sent})
         return parts
 
-    def _task(self, assignment: Assignment, round_: Round, agreed: bytes | None) -> Task:
+    def _task(self, assignment: Assignment, agreed: bytes | None) -> Task:
         """This client's part in a round, with what the key service has for it."""
-        vector = self._start(assignment)
+        given = self._round(assignment, "model")
+        vector, round_ = self._start(assignment), given.round
         self._claim(vector)
         refresh = None
         if assignment.refresh:
-            after = self._round(assignment, "sensitivity", after=1)
-            refresh = (after, self.keyservice.receipt_seed(after))
+            if given.after is None:
+                raise Rejected("sensitivities are asked for, and the key service expects none")
+            self._require_round(given.after)
+            refresh = (given.after, given.after_seed)
         order = profile = ranking = exposed = None
         if self.context.policy.ranks_by is not None:
-            found = self.keyservice.ranking(round_)
-            in_slots = self.context.config.layout == "prefix"
+            found, in_slots = given.ranking, self.context.config.layout == "prefix"
             if found is None and (in_slots or self.context.policy.ranks_by == "jacobian"):
                 raise Rejected("the key service has no order of the parameters for this round")
             if found is not None and in_slots:
@@ -201,9 +204,8 @@ class Client:
                 ranking = found.order
         if self.context.policy.propose is not None:
             exposed = self._between.exposed(assignment, self.initial, vector)
-        flags = None if agreed is None else _flags(agreed, round_)
-        seed, budget = self.keyservice.receipt_seed(round_), assignment.budget
-        return Task(self.number, round_, vector, order, profile, ranking, exposed, budget, seed, refresh, flags)
+        flags, budget = None if agreed is None else _flags(agreed, round_), assignment.budget
+        return Task(self.number, round_, vector, order, profile, ranking, exposed, budget, given.seed, refresh, flags)
 
     @property
     def _between(self) -> Between:
@@ -230,23 +232,28 @@ class Client:
         pads_alone = not self.context.policy.encrypts and self.context.padded
         return 0.0 if pads_alone else LEAST_SHARE
 
-    def _round(self, assignment: Assignment, purpose: str, *, after: int = 0) -> Round:
-        number, attempt = assignment.number + after, assignment.attempt
-        round_ = self.keyservice.round(Place(self.run, number, assignment.cluster, purpose, attempt))
-        if purpose == "model" and round_.clip != self.clip:
+    def _round(self, assignment: Assignment, purpose: str) -> RoundTask:
+        place = Place(self.run, assignment.number, assignment.cluster, purpose, assignment.attempt)
+        given = self.keyservice.task(place)
+        if place_of(given.round) != place:
+            raise Rejected("the key service answered with another round")
+        if purpose == "model" and given.round.clip != self.clip:
             bound = "none" if self.clip is None else f"{self.clip:g}"
-            raise Rejected(f"the round bounds updates by {round_.clip or 'nothing'}, this client by {bound}")
+            raise Rejected(f"the round bounds updates by {given.round.clip or 'nothing'}, this client by {bound}")
+        self._require_round(given.round)
+        return given
+
+    def _require_round(self, round_: Round) -> None:
         if self.party is not None:
             self.party.conditions.require_round(round_, self.number)
-        return round_
 
     def _start(self, assignment: Assignment) -> Vector:
         """The model to start from, checked against the last one."""
         if assignment.start is None:
             return self.initial
         number, attempt = assignment.start
-        round_ = self.keyservice.round(Place(self.run, number, assignment.cluster, "model", attempt))
-        moved = self.keyservice.moved(round_)
+        place = Place(self.run, number, assignment.cluster, "model", attempt)
+        moved = self.keyservice.moved(place, self.initial.size)
         if self.guards is not None and self.clip is not None:
             try:
                 reach = self.context.config.server_rule.reach(self.clip)
@@ -254,7 +261,7 @@ class Client:
             except InvalidInput as error:  # how far the models of a cluster are apart is not for the aggregator
                 _LOG.warning("round %d: nothing is trained, because: %s", assignment.number, error)
                 raise Rejected(NO_PART) from None
-        return model_of(self.initial, moved, round_)
+        return model_from(self.initial, moved, self.clip)
 
     def _gains(self) -> tuple[checks.FloatVector, Facts]:
         """This client's sensitivities for clustering; noise is added once per run, whoever asks how often.
@@ -262,13 +269,12 @@ class Client:
         Who saw the same vector under fresh noise again and again could average the noise away. So what was noised is
         kept, and sent again.
         """
-        noised = noise_is_on(self.context.config)
         path = self.folder / _NOISED
-        if noised and path.exists():
+        if path.exists():  # also where the run's settings say by now that there is no noise
             header, tensors = unseal_any(path.read_bytes(), "noised")
             return tensors["gains"], json.loads(header["facts"])
         gains, facts = clustering_gains(self.context, self.number, self.initial)
-        if noised:
+        if noise_is_on(self.context.config):
             make_folder(self.folder)
             RunFolder(self.folder).write(_NOISED, seal("noised", {"facts": json.dumps(facts)}, {"gains": gains}))
         return gains, facts

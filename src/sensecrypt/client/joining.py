@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.client.client import Client
@@ -14,7 +17,10 @@ from sensecrypt.client.identity import Party
 from sensecrypt.client.problem import Share, always_of
 from sensecrypt.client.training import Fit, accuracy_on
 from sensecrypt.config import RunConfig
-from sensecrypt.errors import Rejected
+from sensecrypt.crypto.publicfile import read_public, write_public
+from sensecrypt.crypto.scheme import StorablePublicKey
+from sensecrypt.errors import KeyFileError, Rejected
+from sensecrypt.files import make_folder
 from sensecrypt.keyservice.port import ClientKeyService
 from sensecrypt.models import get_vector, set_vector
 from sensecrypt.simulation.ahead import AheadKey
@@ -22,13 +28,13 @@ from sensecrypt.simulation.ahead import AheadKey
 Load = Callable[[RunConfig, int], Share]
 
 
-def require_terms(config: RunConfig, run: str, party: Party, keyservice: ClientKeyService) -> int:
-    """This client's number in a run that meets its conditions, or `Rejected`; no data are loaded for it."""
+def require_terms(config: RunConfig, run: str, party: Party, keyservice: ClientKeyService) -> dict[str, Any]:
+    """What the key service tells about a run that meets the client's conditions, or `Rejected`; no data are loaded."""
     described = keyservice.run(run)
     party.conditions.require_run(config, described)
     if described["server"] != asdict(config.server_rule):
         raise Rejected("the key service moves models by another rule than the run's settings say")
-    return int(described["client"])
+    return described
 
 
 def join_run(
@@ -44,11 +50,12 @@ def join_run(
         load: gives this client's part of the problem.
         fit: trains a model in place of stochastic gradient descent as configured.
     """
-    number = require_terms(config, run, party, keyservice)
+    described = require_terms(config, run, party, keyservice)
+    number = int(described["client"])
     share = load(config, number)
     initial = share.build()
     vector: Vector = get_vector(initial)
-    public = keyservice.public_key(run)
+    public = _public_key(party.state / run / "key.json", described["fingerprint"], lambda: keyservice.public_key(run))
     context = ClientContext(
         config,
         share.build,
@@ -72,6 +79,20 @@ def join_run(
         party=party,
         guards=Guards(party.state, run, share.data),
     )
+
+
+def _public_key(path: Path, fingerprint: str, fetch: Callable[[], StorablePublicKey]) -> StorablePublicKey:
+    """The run's public key: fetched once, and kept as long as the key service names the same one."""
+    with contextlib.suppress(KeyFileError):
+        kept = read_public(path)
+        if kept.fingerprint == fingerprint:
+            return kept
+    key = fetch()
+    if key.fingerprint != fingerprint:
+        raise Rejected("the key service names one public key, and hands out another")
+    make_folder(path.parent)
+    write_public(path, key, force=True)
+    return key
 
 
 def _accuracy(share: Share, vector: Vector) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +16,10 @@ from sensecrypt.client.context import ClientContext, Facts, Vector
 from sensecrypt.client.layers import encrypted_by_layer
 from sensecrypt.client.localtraining import train_locally
 from sensecrypt.client.scoring import gradient_of, sealing_facts
-from sensecrypt.errors import SenseCryptError
+from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.policies.situation import Choice, Situation, spread_over
 from sensecrypt.protocol.client import Sealed, model_format, seal_model, seal_sensitivity
+from sensecrypt.protocol.coordination import LONGEST_FAILURE, printable
 from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import BoolVector, Mask
@@ -144,7 +146,9 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
 
 def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) -> Update:
     """The upload of a client that could not train: nothing is learned, and as much encrypted as if it had."""
-    unmoved = Trained(task.vector, None, spent | ({} if context.discreet else {"failure": reason}))
+    unmoved = Trained(
+        task.vector, None, spent | ({} if context.discreet else {"failure": printable(reason)[:LONGEST_FAILURE]})
+    )
     if _decides_by_shared(context, task) or not context.policy.needs_gradient:
         with contextlib.suppress(SenseCryptError):
             return _sealed(context, task, unmoved)
@@ -160,6 +164,7 @@ def _sealed(context: ClientContext, task: Task, trained: Trained, choice: Choice
     facts["select_seconds"] = facts.get("select_seconds", 0.0) + work_seconds() - start
     start = work_seconds()
     key, client = context.key, task.client
+    _require_finite(trained.weights, context.layers)
     sent, clipped = _to_send(task, trained)
     if clipped is not None and not context.discreet:
         facts["clipped"] = clipped
@@ -186,6 +191,16 @@ def _sealed(context: ClientContext, task: Task, trained: Trained, choice: Choice
     if context.layers is not None:
         facts["layers"] = encrypted_by_layer(choice.mask, context.layers)
     return Update(sealed, refreshed, facts, choice.mask, sent)
+
+
+def _require_finite(weights: Vector, layers: Mapping[str, int] | None) -> None:
+    """Raise if training diverged, with the first tensor that it did in, where tensors have names."""
+    wrong = np.flatnonzero(~np.isfinite(weights))
+    if wrong.size:
+        names = layers or {"the model": weights.size}
+        tensor = next(name for name, end in zip(names, np.cumsum(list(names.values())), strict=True) if wrong[0] < end)
+        problem = f"has {wrong.size:,} values that are not finite after training, the first in {tensor}"
+        raise InvalidInput("model", problem, "lower the learning rate, or look at this client's data")
 
 
 def _to_send(task: Task, trained: Trained) -> tuple[Sent, bool | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ import numpy as np
 
 from sensecrypt.config import RunConfig
 from sensecrypt.coordinator.checkpoint import RunState
-from sensecrypt.coordinator.exclusion import Suspicion
+from sensecrypt.coordinator.exclusion import UNFORESEEN, Suspicion
 from sensecrypt.coordinator.ports import Observer, Patience, Transport
 from sensecrypt.coordinator.registry import Registry
 from sensecrypt.coordinator.sampling import sample_members
@@ -22,7 +23,7 @@ from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.groups import make_groups
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sumrules import SumRules
-from sensecrypt.rng import derive_rng
+from sensecrypt.rng import derive_rng, derive_seed
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import Prices
 
@@ -104,6 +105,7 @@ class Coordination:
                 state.members(cluster), self.config.sample, self.config.min_contributors, rng=self._rng(cluster, number)
             )
         samples = {client: int(state.samples[client]) for client in members}
+        weights, factors = self.registered.shares(samples, whole=self.config.weighting == "server")
         return Round(
             self.name,
             number,
@@ -111,9 +113,9 @@ class Coordination:
             purpose,
             state.size,
             get_profile(self.config.profile),
-            self.registered.weights(samples),
+            weights,
             attempt,
-            samples if self.config.weighting == "server" else None,
+            factors,
             state.clip if purpose == "model" else None,
         )
 
@@ -125,10 +127,17 @@ class Coordination:
 
     def invite(self, round_: Round) -> tuple[set[int], list[set[int]]]:
         """The members to ask, and the parts of their sum."""
-        cluster, weights, present = round_.cluster, round_.weights, self.registry.present
-        invited = self.suspicion.invited(cluster, weights, present=present, quorum=self.rules.quorum)
+        cluster, weights, present, rng = round_.cluster, round_.weights, self.registry.present, self._parts_rng(round_)
+        invited = self.suspicion.invited(cluster, weights, present=present, quorum=self.rules.quorum, rng=rng)
         if self.rules.fixed_groups:
             return invited, make_groups(weights, self.rules.min_contributors)
         if self.clients_decrypt:  # nothing is verified, so nobody can be found
             return invited, [invited]
-        return invited, self.suspicion.parts(cluster, invited, weights, self.rules)
+        return invited, self.suspicion.parts(cluster, invited, weights, self.rules, rng=rng)
+
+    def _parts_rng(self, round_: Round) -> random.Random:
+        """For who is in which part of a sum: on one machine the cost of a run must be the same again."""
+        if not self.seeded:
+            return UNFORESEEN
+        path = (round_.cluster, round_.number, round_.attempt)
+        return random.Random(derive_seed(self.config.seed, f"parts of {round_.purpose}", *path))  # noqa: S311

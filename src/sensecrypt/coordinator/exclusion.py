@@ -20,7 +20,7 @@ from sensecrypt.protocol.sumrules import SumRules
 
 PARTS = 3
 _TRIES = 50
-_draw = random.SystemRandom()  # whoever could foresee the parts could see to it that two culprits are in different ones
+UNFORESEEN = random.SystemRandom()  # who foresees the parts could see to it that two culprits are in different ones
 
 
 class Suspicion:
@@ -32,17 +32,29 @@ class Suspicion:
         self.found: set[int] = set()
 
     def invited(
-        self, cluster: int, weights: Mapping[int, float], *, present: Collection[int], quorum: float
+        self,
+        cluster: int,
+        weights: Mapping[int, float],
+        *,
+        present: Collection[int],
+        quorum: float,
+        rng: random.Random = UNFORESEEN,
     ) -> set[int]:
         """The members to ask: all but half of the suspects, if those who are present are a quorum without them."""
         suspects = sorted(self._suspects.get(cluster, ()) & weights.keys())
-        resting = set(_draw.sample(suspects, len(suspects) // 2))
+        resting = set(rng.sample(suspects, len(suspects) // 2))
         if sum(weights[client] for client in weights.keys() & present if client not in resting) < quorum:
             resting = set()
         return weights.keys() - resting - self.found
 
     def parts(
-        self, cluster: int, invited: Collection[int], weights: Mapping[int, float], rules: SumRules
+        self,
+        cluster: int,
+        invited: Collection[int],
+        weights: Mapping[int, float],
+        rules: SumRules,
+        *,
+        rng: random.Random = UNFORESEEN,
     ) -> list[set[int]]:
         """The suspects and all others; if nobody is suspected, three parts, any of which can be left out.
 
@@ -52,7 +64,7 @@ class Suspicion:
         if suspects:
             return [suspects, set(invited) - suspects]
         for many in [PARTS] * _TRIES + [PARTS + 1] * _TRIES:
-            _draw.shuffle(clients)
+            rng.shuffle(clients)
             parts = [set(clients[part::many]) for part in range(many)]
             if all(rules.allow(weights, set(invited) - part) for part in parts):
                 return parts

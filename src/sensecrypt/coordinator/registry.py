@@ -37,6 +37,9 @@ class Registry:
     def look(self, *, seconds: float) -> None:
         """See who is there, and have those who are new enrol; one that is refused gets a line in the log."""
         there = self._transport.present(seconds=seconds)
+        for refusal in self._transport.refusals():
+            self.last_refusal = refusal["refused"]
+            self._refused.append(refusal)
         self._present = set(there) - self.excluded
         self._asked = {client: token for client, token in self._asked.items() if there.get(client) == token}
         new = sorted(self._present - self._asked.keys())
@@ -77,7 +80,7 @@ class Registry:
 
     def take_refusals(self) -> list[Record]:
         """Clients and peers that were refused since the last call, and why."""
-        taken, self._refused = [*self._refused, *self._transport.refusals()], []
+        taken, self._refused = self._refused, []
         return taken
 
     def missing(self) -> list[int]:

@@ -30,6 +30,7 @@ from sensecrypt.protocol.envelope import unseal_any
 from sensecrypt.protocol.messages import Aggregate, Upload
 from sensecrypt.protocol.round import Round
 from sensecrypt.runs.folder import RunFolder
+from sensecrypt.transports.local.keys import release_rules
 from sensecrypt.transports.local.run import run_local
 from sensecrypt.types import BoolVector
 
@@ -131,10 +132,10 @@ def _clusters(run: RunFolder) -> Iterator[list[Member]]:
     size, clip = initial.size, clip_bound(config.clip, initial) if config.uploads == "updates" else None
     for cluster in np.unique(labels):
         places = [int(place) for place in np.flatnonzero(labels == cluster)]
-        weights = {place: float(samples[place] / samples[places].sum()) for place in places}
+        members = {place: int(samples[place]) for place in places}
+        weights, factors = release_rules(config).shares(members, whole=config.weighting == "server")
         header, _ = unseal_any(run.message(0, f"upload-{places[0]}"), "upload")
         profile, attempt = get_profile(config.profile), int(header["attempt"])
-        factors = {place: int(samples[place]) for place in places} if config.weighting == "server" else None
         round_ = Round(header["run"], 0, int(cluster), "model", size, profile, weights, attempt, factors, clip)
         order = unseal_any(run.message(0, f"members-{cluster}"), "members")[1].get("order", np.arange(size))
         aggregate = Aggregate.from_bytes(run.message(0, f"aggregate-{cluster}"), round_)

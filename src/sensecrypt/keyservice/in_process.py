@@ -7,7 +7,7 @@ coordinator talks to, `client` gives what one client does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.protocol.updates import FEDAVG, moved_after
 
@@ -115,10 +116,9 @@ class InProcessKeyService:
         return ClientView(self, number)
 
     def _round(self, place: Place, client: int) -> Round:
-        """A round of the client's own, or the one that gave its cluster the model that it starts from."""
+        """A round of the client's own."""
         round_ = self._rounds.get(place)
-        own = any(client in known.weights for at, known in self._rounds.items() if at.cluster == place.cluster)
-        if round_ is None or not own:
+        if round_ is None or client not in round_.weights:
             raise Rejected("no such round, or one of others", code="not-a-member")
         return round_
 
@@ -185,25 +185,23 @@ class ClientView:
         """The sketch, rotated."""
         return self._service._server.turn(run, row)
 
-    def round(self, place: Place) -> Round:
-        """A round of this client's."""
-        return self._service._round(place, self._number)
-
-    def receipt_seed(self, round_: Round) -> bytes:
-        """The members' shared seed."""
-        return self._service._server.receipt_seed(round_)
-
-    def ranking(self, round_: Round) -> Ranking | None:
-        """The cluster's latest order."""
-        return self._service.ranking(round_.cluster)
+    def task(self, place: Place) -> RoundTask:
+        """A round of this client's, and what its members share."""
+        service, round_ = self._service, self._service._round(place, self._number)
+        ranking = service.ranking(place.cluster) if place.purpose == "model" else None
+        after = service._rounds.get(replace(place, number=place.number + 1, purpose="sensitivity"))
+        seed = service._server.receipt_seed
+        if place.purpose != "model" or after is None:
+            return RoundTask(round_, seed(round_), ranking)
+        return RoundTask(round_, seed(round_), ranking, after, seed(after))
 
     def send_receipt(self, receipt: bytes, round_: Round) -> None:
         """Hand in a receipt."""
         self._service._server.take_receipt(receipt, round_, sender=self._number)
 
-    def moved(self, round_: Round) -> Vector:
+    def moved(self, place: Place, size: int) -> Vector:  # noqa: ARG002 (a service elsewhere is not believed)
         """How far this client's cluster has moved."""
-        place, moved = self._service._moved.get(round_.cluster, (None, None))
-        if moved is None or place != place_of(round_):
+        at, moved = self._service._moved.get(place.cluster, (None, None))
+        if moved is None or at != place:
             raise Rejected("this round has no opened model", code="not-opened")
         return moved

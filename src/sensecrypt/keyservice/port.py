@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
-from sensecrypt.crypto.scheme import EncryptionKey
+from sensecrypt.crypto.scheme import EncryptionKey, StorablePublicKey
 from sensecrypt.protocol.answers import Acknowledgement
-from sensecrypt.protocol.ledger import Ranking
 from sensecrypt.protocol.places import Place
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.roundtasks import RoundTask
 
 
 class AggregatorKeyService(Protocol):
@@ -44,7 +44,7 @@ class ClientKeyService(Protocol):
     def run(self, run: str) -> dict[str, Any]:
         """What is public about a run, and this client's number in it."""
 
-    def public_key(self, run: str) -> EncryptionKey:
+    def public_key(self, run: str) -> StorablePublicKey:
         """The run's public key."""
 
     def tell_samples(self, run: str, samples: int) -> None:
@@ -53,19 +53,13 @@ class ClientKeyService(Protocol):
     def turn_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
         """This client's sketch as the aggregator may have it."""
 
-    def round(self, place: Place) -> Round:
-        """A round as it was registered."""
-
-    def receipt_seed(self, round_: Round) -> bytes:
-        """The members' shared seed for a round's receipts."""
-
-    def ranking(self, round_: Round) -> Ranking | None:
-        """The order of the parameters that holds for a round, if there is one."""
+    def task(self, place: Place) -> RoundTask:
+        """What this client needs for its part in a round."""
 
     def send_receipt(self, receipt: bytes, round_: Round) -> None:
         """Hand in this client's receipt."""
 
-    def moved(self, round_: Round) -> npt.NDArray[np.float32]:
+    def moved(self, place: Place, size: int) -> npt.NDArray[np.float32]:
         """How far this client's cluster has moved after a round."""
 
 

@@ -21,7 +21,6 @@ from sensecrypt.protocol.round import Round
 
 _LONGEST = 100.0  # of a sketch: those of real vectors have about 1
 _Tensors = dict[str, tuple[npt.DTypeLike, int]]
-_BYTES: _Tensors = {"seed": (np.dtype(np.uint8), 1)}
 _RANKING: _Tensors = {"order": (np.dtype("<u4"), 1), "profile": (np.dtype("<f8"), 1)}
 
 
@@ -48,17 +47,6 @@ class Acknowledgement:
         """Read a message, or raise `Rejected`."""
         fields, _ = unseal(data, "acknowledgement", header={"contributors": str, "weight": str}, tensors={})
         return cls(*_read_contribution(fields["contributors"], fields["weight"]))
-
-
-def seal_seed(seed: bytes) -> bytes:
-    """A seed as it travels to a client."""
-    return seal("seed", {}, {"seed": np.frombuffer(seed, dtype=np.uint8)})
-
-
-def read_seed(data: bytes) -> bytes:
-    """The seed in such a message."""
-    _, arrays = unseal(data, "seed", header={}, tensors=_BYTES)
-    return arrays["seed"].tobytes()
 
 
 def seal_sketch(row: checks.FloatVector) -> bytes:

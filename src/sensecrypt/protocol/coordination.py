@@ -37,13 +37,13 @@ NEEDED = {  # what a reply of each kind must tell: budgets and tables are made o
 _WORDS = {"decided_by"}
 _REASON = "failure"  # why a client sends a zero update, where facts stay on one machine
 _FLAGS = {"feasible", "clipped"}
-_LONGEST_WORD = 40
+_LONGEST_WORD, _LONGEST_LAYER, _MOST_LAYERS = 40, 200, 10_000
 _LEAST_DEVICE, _MOST_DEVICE = 1e-3, 1e5  # processors, megabytes a second
 Header = dict[str, str | int]
 Parts = Mapping[str, bytes]  # a message
 Record = dict[str, Any]
 FAILURE = "failure"  # the one part of a reply that says why there is no other
-_LONGEST_FAILURE = 400
+LONGEST_FAILURE = 400
 _ENROLMENT = {"size": int, "initial": str, "clip": str, "cpus": str, "bandwidth": str}
 _MOST_CLIP = 1e6
 _ASSIGNMENT = {"cluster": int, "number": int, "attempt": int, "budget": str, "start": str, "refresh": int}
@@ -210,12 +210,17 @@ def _is_possible(name: str, value: Any) -> bool:
     if highest is not None:
         return (type(value) in (int, float) and 0 <= value <= highest) or (name == "mi" and value is None)
     if name in _WORDS:
-        return isinstance(value, str) and len(value) <= _LONGEST_WORD and value.isprintable()
+        return _is_text(value, _LONGEST_WORD)
     if name == _REASON:
-        return isinstance(value, str)
+        return _is_text(value, LONGEST_FAILURE)
     if name == "layers":
-        return isinstance(value, dict) and all(map(_is_pair, value.values()))
+        few = isinstance(value, dict) and len(value) <= _MOST_LAYERS
+        return few and all(_is_text(layer, _LONGEST_LAYER) and _is_pair(each) for layer, each in value.items())
     return name in _FLAGS and isinstance(value, bool)
+
+
+def _is_text(value: Any, longest: int) -> bool:
+    return isinstance(value, str) and len(value) <= longest and value.isprintable()
 
 
 def _is_pair(value: Any) -> bool:
@@ -225,7 +230,7 @@ def _is_pair(value: Any) -> bool:
 def require_parts(parts: Parts, *, needed: Set[str], allowed: Set[str] = frozenset()) -> Parts:
     """The parts of a message, or `Rejected`: all that are `needed`, and none but those and the `allowed`."""
     if set(parts) == {FAILURE}:
-        raise Rejected(printable(parts[FAILURE][:_LONGEST_FAILURE].decode(errors="replace")))
+        raise Rejected(printable(parts[FAILURE][:LONGEST_FAILURE].decode(errors="replace")))
     if not needed <= set(parts) or not set(parts) <= needed | allowed:
         raise Rejected(f"a message with the parts {printable(', '.join(sorted(parts))[:80])}")
     return parts

@@ -103,6 +103,24 @@ class SumRules:
         shares = {client: own / total for client, own in masses.items()}
         return _capped(shares, max(min(self.largest_weight, 1 - self.quorum), even))
 
+    def shares(self, samples: Mapping[int, int], *, whole: bool) -> tuple[dict[int, float], dict[int, int] | None]:
+        """The weights; and with `whole`, the factors that an aggregator multiplies by, in the same proportion.
+
+        Factors are the samples, unless the rules move weights. Then they are rounded so that the rules still hold.
+        """
+        weights = self.weights(samples)
+        if not whole:
+            return weights, None
+        factors, total = dict(samples), sum(samples.values())
+        if any(abs(own - factors[client] / total) > _ROUNDING for client, own in weights.items()):
+            even = 1 / len(weights)
+            exact = {client: own * total for client, own in weights.items()}
+            factors = {
+                client: max(1, math.floor(own) if weights[client] > even else math.ceil(own))
+                for client, own in exact.items()
+            }
+        return {client: own / sum(factors.values()) for client, own in factors.items()}, factors
+
     def _bound(self, ranked: list[float]) -> float:
         """The largest mass that nobody dominates with, whoever colludes and, if all can do without one, who is missing.
 

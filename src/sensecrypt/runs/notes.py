@@ -11,10 +11,7 @@ from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.costs import Cost, Operation
 
 Record = dict[str, Any]
-_SERVER: dict[Operation, tuple[str, str]] = {
-    "add": ("add_seconds", "added_blocks"),
-    "decrypt": ("decrypt_seconds", "decrypted_blocks"),
-}
+_ADDING: dict[Operation, tuple[str, str]] = {"add": ("add_seconds", "added_blocks")}
 _MULTIPLYING: dict[Operation, tuple[str, str]] = {
     "multiply": ("multiply_seconds", "multiplied_blocks"),
     "add_plain": ("add_plain_seconds", "plain_added_blocks"),
@@ -61,5 +58,5 @@ def lonely_blocks(total: RoundSum, least: int) -> int:
 
 
 def server_facts(cost: Cost, *, multiplied: bool) -> Record:
-    """What a server's record says about cryptography; products only where the aggregator multiplies."""
-    return cost.facts(_SERVER | (_MULTIPLYING if multiplied else {}))
+    """What a server's record says about the aggregator's cryptography; products only where it multiplies."""
+    return cost.facts(_ADDING | (_MULTIPLYING if multiplied else {}))

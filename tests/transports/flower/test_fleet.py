@@ -76,7 +76,7 @@ def test_two_server_apps_do_not_play_one_run(fleet):
     played = fleet()
 
     def before(client, kind, message):
-        with pytest.raises(InvalidInput, match="is played by another ServerApp"):
+        with pytest.raises(InvalidInput, match="is a run that another process plays"):
             played.play()
         return message
 
@@ -149,7 +149,7 @@ def test_without_a_quorum_the_round_fails_and_can_be_resumed(fleet, tmp_path):
         return None if kind == "train" and client != 0 and rounds_done(played) == 1 else message
 
     played.before, played.deadline = before, 0.2
-    with pytest.raises(SenseCryptError, match=r"round 1 failed 3 times: 1 contributor\(s\), at least 2"):
+    with pytest.raises(SenseCryptError, match=r"round 1, cluster 0 failed 3 times: 1 contributor\(s\), at least 2"):
         played.play()
     played.before = lambda client, kind, message: message
     assert played.play().model_sha256 == local_models(tmp_path)

@@ -147,7 +147,7 @@ def test_who_spoils_every_sum_is_found_and_dismissed(altered, caplog):
     assert all(3 not in clients and len(clients) >= 2 for clients in rounds)
     assert rounds[-1] == {0, 1, 2}
     [refusal] = [record for record in RunFolder(played.state).records() if "refused" in record]
-    assert refusal["node"] == 103
+    assert refusal["refused_client"] == 3
 
 
 def test_who_spoils_rankings_too_does_not_keep_the_others_from_an_order(fleet):

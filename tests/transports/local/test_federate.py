@@ -14,7 +14,7 @@ from sensecrypt.config import make_config
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 SETTINGS = {"rounds": 2, "profile": "insecure-test", "workers": 1}
 
 
@@ -72,13 +72,13 @@ def test_impossible_devices(device):
         Device(**device)
 
 
-def test_the_plain_loop_gives_the_engines_models(tmp_path):
+def test_the_plain_loop_gives_the_runs_models(tmp_path):
     spec = importlib.util.spec_from_file_location("plain_loop", EXAMPLES / "plain_loop.py")
     plain_loop = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(plain_loop)
     config = make_config(
         {"clients": 5, "partition": "iid", "rounds": 2, "profile": "insecure-test", "clustering": "none", "workers": 1}
     )
-    [engine] = run_local(config, RunFolder(tmp_path / "run")).vectors
-    assert np.array_equal(plain_loop.run(config), engine)
+    [model_of_run] = run_local(config, RunFolder(tmp_path / "run")).vectors
+    assert np.array_equal(plain_loop.run(config), model_of_run)
     assert len((EXAMPLES / "plain_loop.py").read_text().splitlines()) <= 100

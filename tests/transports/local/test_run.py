@@ -12,12 +12,13 @@ import time
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from sensecrypt.engines import work
 from sklearn.metrics import adjusted_rand_score
 
+from sensecrypt.client import localtraining, update
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.report.folder import read_folder
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
 
@@ -231,17 +232,37 @@ class TestFaults:
         assert "client" in reasons[2, 2]
 
     def test_an_altered_upload_makes_the_key_server_refuse_and_the_run_stop_resumably(self, tmp_path, reference):
-        def intercept(client, number, data):
-            if (client, number) != (4, 1):  # a slow device, which sends a part plain
-                return data
-            header, tensors = unseal_any(data, "upload")
-            tensors["plain"][0] += 1
-            return seal("upload", header, tensors)
-
+        settings = {"layout": "blocks", "budget": "paper", "rest": "plain", "min_contributors": 4}  # all of a cluster
         with pytest.raises(SenseCryptError, match="does not match the receipts"):
-            play(tmp_path, intercept=intercept, layout="blocks", budget="paper", rest="plain")
+            play(tmp_path, intercept=self.alter, **settings)
         folder = RunFolder(tmp_path / "run")
         assert models(run_local(folder.read_config(), folder, resume=True)) == models(reference)
+
+    def test_a_client_whose_upload_is_altered_is_found_where_the_others_are_enough(self, tmp_path):
+        result = play(tmp_path, intercept=self.alter, layout="blocks", budget="paper", rest="plain")
+        left_out = {(record["client"], record["round"]) for record in result.records if "left_out" in record}
+        assert left_out == {(4, 1)}
+        assert [(record["client"], record["round"]) for record in result.records if record["client"] == 4] == [
+            (4, 0),
+            (4, 1),
+        ]
+        assert result.labels[4] == -1
+        assert result.summary()["accuracy_per_client"][4] is None
+        assert np.mean([each for each in result.accuracy if not np.isnan(each)]) == result.summary()["accuracy"]
+        assert [time.number for time in result.times()] == [-1, 0, 1, 2]
+        [refusal] = [record for record in RunFolder(tmp_path / "run").records() if "refused" in record]
+        assert refusal["refused_client"] == 4
+        seen = read_folder(tmp_path / "run")
+        assert not seen.fleet
+        assert any("client 4 is left out from now on" in line for line in seen.absences)
+
+    @staticmethod
+    def alter(client, number, data):
+        if (client, number) != (4, 1):  # a slow device, which sends a part plain
+            return data
+        header, tensors = unseal_any(data, "upload")
+        tensors["plain"][0] += 1
+        return seal("upload", header, tensors)
 
     def test_below_the_quorum_the_round_is_retried_then_the_run_stops_resumably(self, tmp_path, reference):
         tries = []
@@ -252,21 +273,21 @@ class TestFaults:
                 return None
             return data
 
-        with pytest.raises(SenseCryptError, match=r"0 contributor\(s\), at least 1"):
+        with pytest.raises(SenseCryptError, match=r"0 contributor\(s\), at least 3 .*fix it and --resume"):
             play(tmp_path, intercept=intercept)
-        assert sorted(tries) == [0, 0, 1, 1, 2, 2, 3, 3]
+        assert sorted(tries) == [client for client in range(4) for _ in range(3)]
         folder = RunFolder(tmp_path / "run")
         assert models(run_local(folder.read_config(), folder, resume=True)) == models(reference)
 
     def test_a_client_that_diverges_sends_a_zero_update(self, tmp_path, monkeypatch):
-        honest = work.train
+        honest = localtraining.train
 
         def diverge(model, images, labels, **settings):
             vector = honest(model, images, labels, **settings)
             return np.full_like(vector, np.nan) if diverge.calls.pop(0) == 2 else vector
 
         diverge.calls = list(range(8)) + [0] * 100
-        monkeypatch.setattr(work, "train", diverge)
+        monkeypatch.setattr(localtraining, "train", diverge)
         result = play(tmp_path)
         assert not [record for record in result.records if "left_out" in record]
         [record] = [record for record in result.records if "failure" in record]
@@ -274,14 +295,14 @@ class TestFaults:
         assert "finite" in record["failure"]
 
     def test_a_client_whose_process_dies_is_left_out(self, tmp_path, monkeypatch):
-        honest, here = work._play, os.getpid()
+        honest, here = update._sealed, os.getpid()
 
-        def die(world, task, *more):
+        def die(context, task, *more):
             if task.client == 5 and task.round.number == 1 and os.getpid() != here:
                 os._exit(1)
-            return honest(world, task, *more)
+            return honest(context, task, *more)
 
-        monkeypatch.setattr(work, "_play", die)
+        monkeypatch.setattr(update, "_sealed", die)
         result = play(tmp_path, workers=2)
         [record] = [record for record in result.records if "left_out" in record]
         assert (record["client"], record["round"], record["left_out"]) == (5, 1, "the client's process died")

@@ -180,20 +180,10 @@ def _add_rounds(app: FastAPI, service: KeyService) -> None:
         service.register_round(data, place, who)
         return {"registered": True}
 
-    @app.get(ROUND, response_class=_Message)
-    def get_round(place: Where, who: Annotated[Identity, Depends(_parties)]) -> Response:
-        """A round as it was registered."""
-        return _Message(service.round(place, who))
-
-    @app.get(ROUND + "/receipt-seed", response_class=_Message)
-    def get_receipt_seed(place: Where, who: Annotated[Identity, Depends(_client)]) -> Response:
-        """The members' shared seed for receipts. For members."""
-        return _Message(service.receipt_seed(place, who))
-
-    @app.get(ROUND + "/order", response_class=_Message)
-    def get_order(place: Where, who: Annotated[Identity, Depends(_client)]) -> Response:
-        """The order of the parameters. For members."""
-        return _Message(service.order(place, who))
+    @app.get(ROUND + "/task", response_class=_Message)
+    def get_task(place: Where, who: Annotated[Identity, Depends(_client)]) -> Response:
+        """A round as it was registered, the members' shared seed for receipts, and the order. For members."""
+        return _Message(service.task(place, who))
 
     @app.put(ROUND + "/receipt", openapi_extra=_MESSAGE_BODY)
     async def put_receipt(

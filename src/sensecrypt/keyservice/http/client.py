@@ -22,7 +22,7 @@ from sensecrypt._version import __version__
 from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.crypto.publicfile import public_key
 from sensecrypt.crypto.scheme import StorablePublicKey
-from sensecrypt.errors import MissingExtra, Refused, Unreachable
+from sensecrypt.errors import MissingExtra, Unreachable
 from sensecrypt.keyservice.http.addresses import (
     MESSAGE_TYPE,
     PROTOCOL,
@@ -36,15 +36,13 @@ from sensecrypt.keyservice.http.problems import read_document
 from sensecrypt.protocol.answers import (
     Acknowledgement,
     read_moved,
-    read_ranking,
-    read_seed,
     read_sketch,
     seal_sketch,
 )
-from sensecrypt.protocol.descriptions import describe_round, read_round
-from sensecrypt.protocol.ledger import Ranking
+from sensecrypt.protocol.descriptions import describe_round
 from sensecrypt.protocol.places import Place
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import FEDAVG
 
 try:
@@ -148,22 +146,9 @@ class DkmsClient:
         """Tell the service who takes part in a round, as aggregator."""
         self._ask("PUT", round_address(round_), body=describe_round(round_))
 
-    def round(self, place: Place) -> Round:
-        """The round there, as the service knows it."""
-        return read_round(self._ask("GET", round_address(place)))
-
-    def receipt_seed(self, round_: Round) -> bytes:
-        """The members' shared seed for the round's receipts."""
-        return read_seed(self._ask("GET", f"{round_address(round_)}/receipt-seed"))
-
-    def ranking(self, round_: Round) -> Ranking | None:
-        """The order of the parameters that holds for the round, if there is one."""
-        try:
-            return read_ranking(self._ask("GET", f"{round_address(round_)}/order"))
-        except Refused as error:
-            if error.code == "no-order":
-                return None
-            raise
+    def task(self, place: Place) -> RoundTask:
+        """What this client needs for its part in a round."""
+        return RoundTask.from_bytes(self._ask("GET", f"{round_address(place)}/task"))
 
     def send_receipt(self, receipt: bytes, round_: Round) -> None:
         """Hand in this client's receipt."""
@@ -178,9 +163,9 @@ class DkmsClient:
         address = f"{round_address(round_)}/aggregate"
         return Acknowledgement.from_bytes(self._ask("PUT", address, body=aggregate, read_seconds=OPEN_SECONDS))
 
-    def moved(self, round_: Round) -> npt.NDArray[np.float32]:
-        """How far this client's cluster has moved after the round; `protocol.updates.model_of` makes its model."""
-        return read_moved(self._ask("GET", f"{round_address(round_)}/model"), round_.size)
+    def moved(self, place: Place, size: int) -> npt.NDArray[np.float32]:
+        """How far this client's cluster has moved after the round; `protocol.updates.model_from` makes its model."""
+        return read_moved(self._ask("GET", f"{round_address(place)}/model"), size)
 
     def _json(self, method: str, address: str, *, json: Any = None) -> dict[str, Any]:
         answer = self._send(method, address, json=json)

@@ -171,13 +171,20 @@ class Registry:
         return dict(self._store.run(lambda transaction: transaction.rows(sql, run)))
 
     def round(self, place: Place) -> Round:
-        """The round there."""
+        """The round there, or a refusal."""
+        found = self.find_round(place)
+        if found is None:
+            raise refused("unknown-round", "there is no such round, or not this attempt of it")
+        return found
+
+    def find_round(self, place: Place) -> Round | None:
+        """The round there, if there is one."""
         found = self._rounds.get(place)
         if found is None:
             sql = "SELECT description FROM rounds WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
             row = self._store.run(lambda transaction: transaction.row(sql, *place.all))
             if row is None:
-                raise refused("unknown-round", "there is no such round, or not this attempt of it")
+                return None
             found = self._rounds[place] = read_round(row[0])
             if len(self._rounds) > _KEPT_ROUNDS:
                 self._rounds.popitem(last=False)

@@ -31,15 +31,14 @@ from sensecrypt.protocol.answers import (
     Acknowledgement,
     read_opened,
     read_sketch,
-    seal_ranking,
-    seal_seed,
     seal_sketch,
 )
-from sensecrypt.protocol.descriptions import describe_round, read_round
+from sensecrypt.protocol.descriptions import read_round
 from sensecrypt.protocol.keyserver import MISMATCH, KeyServer
 from sensecrypt.protocol.messages import Aggregate, Receipt
 from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.sumrules import SumRules
 
 T = TypeVar("T")
@@ -193,28 +192,18 @@ class KeyService:
         row = self._ledger(who).keep_sketch(name, client, _checked(read_sketch, data))
         return seal_sketch(self._server(run, who).turn(name, row))
 
-    def round(self, place: Place, who: Identity) -> bytes:
-        """A round as it was registered."""
-        self._authorised(place.run, who)
-        round_ = self._registry.round(place)
-        if who.role == "client":
-            self._starter(place, who)
-        return describe_round(round_)
-
-    def receipt_seed(self, place: Place, who: Identity) -> bytes:
-        """The members' shared seed for a round's receipts."""
+    def task(self, place: Place, who: Identity) -> bytes:
+        """A round as it was registered, and what its members share: the seed of receipts, and the order."""
         run, round_ = self._own(place, who)
+        ranking = self._ledger(who).ranking_of(round_) if place.purpose == "model" else None
+        after = self._registry.find_round(replace(place, number=place.number + 1, purpose="sensitivity"))
+        if place.purpose != "model" or after is None or self._client(run, who) not in after.weights:
+            after = None
         self._note_handed("receipt-seed", who, place)
-        return seal_seed(self._server(run, who).receipt_seed(round_))
-
-    def order(self, place: Place, who: Identity) -> bytes:
-        """The order of the parameters that holds for a round."""
-        _, round_ = self._own(place, who)
-        ranking = self._ledger(who).ranking_of(round_)
-        if ranking is None:
-            raise refused("no-order", "this round has no order of the parameters")
-        self._note_handed("order", who, place)
-        return seal_ranking(ranking)
+        if ranking is not None:
+            self._note_handed("order", who, place)
+        seed = self._server(run, who).receipt_seed
+        return RoundTask(round_, seed(round_), ranking, after, seed(after) if after is not None else b"").to_bytes()
 
     def take_receipt(self, data: bytes, place: Place, who: Identity) -> None:
         """Keep a client's receipt; the same again changes nothing."""

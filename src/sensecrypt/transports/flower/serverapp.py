@@ -28,6 +28,7 @@ from sensecrypt.transports.flower.transport import FlowerTransport
 
 PARTY_VARIABLE = "SENSECRYPT_AGGREGATOR"  # names the party file, in the environment of SuperLink
 _LOG = logging.getLogger("sensecrypt.fleet")
+_SPOKEN = ("sensecrypt.fleet", "sensecrypt.coordinator")  # loggers that say how a run goes on
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 
 
@@ -38,7 +39,8 @@ def make_app() -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        _LOG.setLevel(logging.INFO)
+        for name in _SPOKEN:
+            logging.getLogger(name).setLevel(logging.INFO)
         run_fleet(grid, read_settings(context.run_config), _own_party())
 
     return app
@@ -70,6 +72,7 @@ def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder
 
 def _finish(run: Coordination, state: RunState) -> tuple[list[Record], list[str]]:
     """Everybody who is there fetches its final model; accuracies, and each cluster's hash."""
+    run.registry.look(seconds=run.patience.proof)  # who has gone is not waited for
     requests = {}
     for client in sorted(run.registry.present):
         cluster = int(state.labels[client])

@@ -78,7 +78,14 @@ def make_keys(config: RunConfig, always: BoolVector | None, prices: Prices | Non
 
 
 def release_rules(config: RunConfig) -> SumRules:
-    """The rules for sums: those of a key service, as a fleet has them; almost none where clients share the key."""
+    """The rules for sums: those of a key service, as a fleet has them; none where clients share the key.
+
+    Weights there are n_i / Σ n_j, as the paper has them: a quorum of its own would cap them. A run whose
+    `min_contributors` allows sums of two hides nobody from a colluder, so none is assumed, as in a fleet of two.
+    """
+    least = config.min_contributors
     if config.key_mode == "shared-key":
-        return SumRules(min_contributors=1, quorum=config.quorum)
-    return SumRules(config.min_contributors, config.quorum, LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS)
+        return SumRules(min_contributors=1)
+    if least == 1:
+        return SumRules(least, config.quorum)
+    return SumRules(least, config.quorum, LARGEST_WEIGHT, LARGEST_RATIO, min(COLLUDERS, least - 2))

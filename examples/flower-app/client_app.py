@@ -6,9 +6,9 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
+from sensecrypt.client.problem import Share
 from sensecrypt.config import RunConfig
 from sensecrypt.transports.flower import client_app
-from sensecrypt.client.problem import Share
 
 
 def build() -> nn.Module:

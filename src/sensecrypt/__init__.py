@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from sensecrypt.algo.sketching import sketch as sketch
     from sensecrypt.crypto.encoding import FixedPoint as FixedPoint
     from sensecrypt.crypto.keys import generate_keypair as generate_keypair
-    from sensecrypt.crypto.obfuscators import ObfuscatorPool as ObfuscatorPool
-    from sensecrypt.crypto.paillier import PublicKey as PublicKey
-    from sensecrypt.crypto.secret import SecretKey as SecretKey
+    from sensecrypt.crypto.paillier.obfuscators import ObfuscatorPool as ObfuscatorPool
+    from sensecrypt.crypto.paillier.public import PublicKey as PublicKey
+    from sensecrypt.crypto.paillier.secret import SecretKey as SecretKey
     from sensecrypt.errors import InfeasibleSelection as InfeasibleSelection
     from sensecrypt.errors import InvalidCiphertext as InvalidCiphertext
     from sensecrypt.errors import InvalidInput as InvalidInput
@@ -57,10 +57,10 @@ _HOME = {
     "Mask": "types",
     "MaskMismatch": "errors",
     "MissingExtra": "errors",
-    "ObfuscatorPool": "crypto.obfuscators",
+    "ObfuscatorPool": "crypto.paillier.obfuscators",
     "Profile": "profiles",
-    "PublicKey": "crypto.paillier",
-    "SecretKey": "crypto.secret",
+    "PublicKey": "crypto.paillier.public",
+    "SecretKey": "crypto.paillier.secret",
     "Selection": "types",
     "SenseCryptError": "errors",
     "ValueDoesNotFit": "errors",

@@ -253,7 +253,7 @@ class RunConfig:
         if self.weighting == "server" and not _server_can_weigh(self.profile, self.rest):
             fix = "choose profile paillier-2048-scalar or paillier-2048-slot64 and rest plain, or weighting client"
             raise InvalidInput("weighting", f"server is not for {profile.name} with rest {self.rest}", fix)
-        if self.randomness == "ahead" and profile.scheme != "paillier":
+        if self.randomness == "ahead" and not profile.randomness_ahead:
             fix = "choose randomness fresh, or a paillier profile"
             raise InvalidInput("randomness", f"cannot be made ahead for {profile.name}", fix)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from sensecrypt.errors import InvalidInput
 
@@ -16,7 +15,7 @@ class Profile:
 
     Attributes:
         name: how configurations and key files call it.
-        scheme: `paillier` or `ckks`.
+        scheme: its name in the registries `crypto.schemes` and `crypto.secretschemes`.
         key_bits: length of the Paillier modulus n; for CKKS the ring dimension.
         slot_bits: width of one value, sign included.
         slots: values a ciphertext.
@@ -27,10 +26,12 @@ class Profile:
         citation: where it comes from.
         subgroup_bits: length of the primes α_p and α_q if obfuscators are confined to the subgroup of order 2·α_p·α_q,
             which makes decryption faster; 0: they are not.
+        multiplies: whether ciphertexts can be multiplied by a number.
+        randomness_ahead: whether the randomness of ciphertexts can be made before the values are known.
     """
 
     name: str
-    scheme: Literal["paillier", "ckks"]
+    scheme: str
     key_bits: int
     slot_bits: int
     slots: int
@@ -40,16 +41,13 @@ class Profile:
     assumption: str
     citation: str
     subgroup_bits: int = 0
+    multiplies: bool = False
+    randomness_ahead: bool = False
 
     @property
     def bytes_per_value(self) -> float:
         """Length of a ciphertext divided by the values in it."""
         return self.ciphertext_bytes / self.slots
-
-    @property
-    def multiplies(self) -> bool:
-        """Whether ciphertexts can be multiplied by a number: a CKKS modulus of one prime has no room for it."""
-        return self.scheme == "paillier"
 
 
 _DCR = "decisional composite residuosity; h^a with a of half the length of n is indistinguishable from random"
@@ -84,6 +82,8 @@ def _paillier(
         assumption,
         citation,
         subgroup_bits,
+        multiplies=True,
+        randomness_ahead=True,
     )
 
 
@@ -116,7 +116,7 @@ _ALL = (
         "subgroup, 2^128: Coron, Joux, Mandal, Naccache, Tibouchi 2011; key length: NIST SP 800-57",
     ),
     _paillier("paillier-2048-scalar", 2048, 64, scalar=True, security_bits=112),
-    Profile(
+    Profile(  # its modulus of one prime has no room for products
         "ckks-8192",
         "ckks",
         8192,

@@ -11,8 +11,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from sensecrypt import InvalidInput, cluster_clients
 from sensecrypt.algo import clustering
-from sensecrypt.bench.clustering import GROUPS, groups
-from sensecrypt.bench.realsketches import real_sketches, true_clusters
+from sensecrypt.lab.bench.clustering import GROUPS, groups
+from sensecrypt.lab.bench.realsketches import real_sketches, true_clusters
 
 
 def synthetic(sizes: list[int], *, seed: int, width: int = 256, noise: float = 0.3) -> tuple[np.ndarray, np.ndarray]:

@@ -76,7 +76,7 @@ def test_places_and_signs_are_balanced():
 def test_a_model_of_23_million_parameters_needs_little_memory():
     code = (
         "import numpy as np, sensecrypt\n"
-        "from sensecrypt.bench.measure import peak_mb\n"
+        "from sensecrypt.lab.bench.measure import peak_mb\n"
         "vector = np.ones(23_705_252)\n"
         "before = peak_mb()\n"
         "sensecrypt.sketch(vector, seed=bytes(16))\n"

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from sensecrypt.cli import main
-from sensecrypt.experiments import catalogue
-from sensecrypt.experiments.item import OUTCOMES, Verdict
-from tests.experiments.toy import Counting
+from sensecrypt.lab.experiments import catalogue
+from sensecrypt.lab.experiments.item import OUTCOMES, Verdict
+from tests.lab.experiments.toy import Counting
 
 SPEC = '[quick]\nvalues = [1, 2]\ndataset = "digits"\n[full]\nvalues = [1]\ndataset = "digits"\n'
 

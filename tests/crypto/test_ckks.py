@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from sensecrypt import InvalidCiphertext, InvalidInput, InvalidKey, MissingExtra, generate_keypair
-from sensecrypt.crypto import ckks
-from sensecrypt.crypto.ckks import ERROR_BOUND, CkksPublicKey
-from sensecrypt.crypto.ckks_secret import CkksSecretKey
+from sensecrypt.crypto.ckks import public as ckks
+from sensecrypt.crypto.ckks.public import ERROR_BOUND, CkksPublicKey
+from sensecrypt.crypto.ckks.secret import CkksSecretKey
 from tests.crypto.conftest import keypair
 
 

@@ -25,7 +25,7 @@ from sensecrypt import (
     ValueDoesNotFit,
     generate_keypair,
 )
-from sensecrypt.crypto.secret import generate_paillier
+from sensecrypt.crypto.paillier.secret import generate_paillier
 from tests.crypto.conftest import keypair
 
 small = st.integers(-(2**20), 2**20)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from sensecrypt import InvalidCiphertext, InvalidKey, KeyFileError, ObfuscatorPool, PublicKey, SecretKey
 from sensecrypt.crypto import keyfile, parallel, passphrase
-from sensecrypt.crypto import secret as secret_module
-from sensecrypt.crypto.paillier import fresh_obfuscators
-from sensecrypt.crypto.secret import generate_paillier
+from sensecrypt.crypto.paillier import secret as secret_module
+from sensecrypt.crypto.paillier.public import fresh_obfuscators
+from sensecrypt.crypto.paillier.secret import generate_paillier
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES, Profile
 from tests.crypto.conftest import keypair
 

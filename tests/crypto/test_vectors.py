@@ -10,7 +10,7 @@ import pytest
 from gmpy2 import mpz
 
 from sensecrypt import PublicKey, SecretKey
-from sensecrypt.crypto.paillier import hide
+from sensecrypt.crypto.paillier.public import hide
 from sensecrypt.profiles import PROFILES, Profile
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "paillier.json").read_text())

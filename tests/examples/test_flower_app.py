@@ -16,7 +16,7 @@ from flwr.serverapp import ServerApp
 from torch import nn
 
 from sensecrypt.client.problem import always_of
-from sensecrypt.fleet.registration import ranges
+from sensecrypt.lab.fleet.registration import ranges
 from sensecrypt.models import get_vector
 from sensecrypt.transports.flower.settings import read_settings
 

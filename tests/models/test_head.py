@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from torch import nn
 
-from sensecrypt.attacks.fills import zero_fill
-from sensecrypt.attacks.observation import Observation
 from sensecrypt.errors import InvalidInput
+from sensecrypt.lab.attacks.fills import zero_fill
+from sensecrypt.lab.attacks.observation import Observation
 from sensecrypt.models import always_encrypt, find_head, get_vector
 
 

@@ -30,7 +30,7 @@ def advise(
     """
     settings = parse_settings(changes, None)
     settings["dataset"] = choose_dataset(dataset, settings)
-    from sensecrypt.compare.advice import advise as measure  # loads PyTorch
+    from sensecrypt.lab.compare.advice import advise as measure  # loads PyTorch
 
     with shown_status("starting") as update:
         report = measure(settings, samples=batch, seeds=seeds, distribution=distribution, on_step=update)

@@ -89,7 +89,7 @@ def attack(
     of 95 % confidence intervals over the seeds.
     """
     if run_folder is not None:
-        from sensecrypt.assess.recorded import recorded_rows
+        from sensecrypt.lab.assess.recorded import recorded_rows
         from sensecrypt.runs.folder import RunFolder
 
         folder = RunFolder(run_folder)
@@ -100,7 +100,7 @@ def attack(
         name = f"attack-round-{number}-client-{client}-{adversary}.json"
         folder.write(name, json.dumps({"rows": [_finite(row) for row in rows]}).encode())  # for the run's report
     else:
-        from sensecrypt.assess.table import attack_rows
+        from sensecrypt.lab.assess.table import attack_rows
 
         state = f"trained for {trained} steps" if trained else "untrained"
         last = first_seed + seeds - 1
@@ -135,8 +135,8 @@ def _words(text: str) -> list[str]:
 
 
 def _protections(policies: str, shares: str) -> list[Any]:
-    from sensecrypt.assess.protection import Protection
-    from sensecrypt.compare.contestants import parse_contestants
+    from sensecrypt.lab.assess.protection import Protection
+    from sensecrypt.methods import parse_methods
 
     numbers = []
     for text in shares.split(","):
@@ -144,15 +144,15 @@ def _protections(policies: str, shares: str) -> list[Any]:
             numbers.append(checks.number("--share", float(text), low=0.0, high=1.0))
         except ValueError:
             raise InvalidInput("--share", f"is {text!r}", "give numbers from 0 to 1, such as 0.031,0.5") from None
-    contestants = parse_contestants(policies, "default")
-    if any(each.settings.keys() - {"rest"} for each in contestants):
+    methods = parse_methods(policies, "default")
+    if any(each.settings.keys() - {"rest"} for each in methods):
         fix = "give policy@preset, or policy@preset+rest=plain; the share is --share"
         raise InvalidInput("--policy", f"is {policies!r}", fix)
     fixed = {"plaintext": 0.0, "full": 1.0}
     return list(
         dict.fromkeys(
             Protection(each.policy, each.preset, fixed.get(each.policy, share), each.settings.get("rest"))
-            for each in contestants
+            for each in methods
             for share in numbers
         )
     )

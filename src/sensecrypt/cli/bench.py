@@ -53,7 +53,7 @@ def bench() -> None:
 @_json
 def selection(sizes: tuple[int, ...], repeats: int, seed: int, as_json: bool) -> None:
     """Selection against HiGHS on the LP relaxation, and its growth with the model."""
-    from sensecrypt.bench import selection as module
+    from sensecrypt.lab.bench import selection as module
 
     with shown_status("starting") as update:
         report = module.run(sizes, repeats=repeats, seed=seed, on_step=update)
@@ -109,7 +109,7 @@ def clustering(
     as_json: bool,
 ) -> None:
     """Clustering of client sketches against scikit-learn's plain methods, on synthetic or real data."""
-    from sensecrypt.bench import clustering as module
+    from sensecrypt.lab.bench import clustering as module
 
     real = None if dataset is None else module.RealData(dataset, partition, model)
     with shown_status("starting") as update:
@@ -147,7 +147,7 @@ def clustering(
 @_json
 def crypto(rows: int, plot: Path | None, repeats: int, seed: int, as_json: bool) -> None:
     """Encryption, addition, decryption against python-paillier, pypaillier and TenSEAL, on one core."""
-    from sensecrypt.bench import crypto as module
+    from sensecrypt.lab.bench import crypto as module
 
     with shown_status("starting") as update:
         report = module.run(repeats=repeats, rows=rows, seed=seed, on_step=update)
@@ -180,7 +180,7 @@ def crypto(rows: int, plot: Path | None, repeats: int, seed: int, as_json: bool)
 @_json
 def groups(runs: int, seed: int, as_json: bool) -> None:
     """What fixed groups cost when clients drop out: rounds that are released, and updates in them."""
-    from sensecrypt.bench import groups as module
+    from sensecrypt.lab.bench import groups as module
 
     with shown_status("starting") as update:
         rows = module.run(runs=runs, seed=seed, on_step=update)
@@ -201,7 +201,7 @@ def groups(runs: int, seed: int, as_json: bool) -> None:
 @_json
 def pads(model: str, repeats: int, seed: int, as_json: bool) -> None:
     """A model that is padded against one that is encrypted and one in the open, on one core."""
-    from sensecrypt.bench import pads as module
+    from sensecrypt.lab.bench import pads as module
 
     with shown_status("starting") as update:
         report = module.run(model=model, repeats=repeats, seed=seed, on_step=update)
@@ -234,7 +234,7 @@ def pads(model: str, repeats: int, seed: int, as_json: bool) -> None:
 @_json
 def projections(model: str, challenges: tuple[int, ...], repeats: int, seed: int, as_json: bool) -> None:
     """What bounding each client's norm by random projections would cost, which is not built; on one core."""
-    from sensecrypt.bench import projections as module
+    from sensecrypt.lab.bench import projections as module
 
     with shown_status("starting") as update:
         report = module.run(model=model, challenges=challenges, repeats=repeats, seed=seed, on_step=update)
@@ -276,7 +276,7 @@ def _against(seconds: float, reference: float) -> tuple[str, str]:
 @_json
 def protocol(repeats: int, seed: int, as_json: bool) -> None:
     """One round of AlexNet step by step, next to the paper's; what the protocol adds; the aggregator's memory."""
-    from sensecrypt.bench import protocol as module
+    from sensecrypt.lab.bench import protocol as module
 
     with shown_status("starting") as update:
         report = module.run(repeats=repeats, seed=seed, on_step=update)
@@ -319,7 +319,7 @@ def protocol(repeats: int, seed: int, as_json: bool) -> None:
 @_json
 def sensitivity(models: tuple[str, ...], samples: int, repeats: int, seed: int, as_json: bool) -> None:
     """What the sensitivities of SenseCrypt, MaskCrypt and FedML-HE cost, next to the paper's figures."""
-    from sensecrypt.bench import sensitivity as module
+    from sensecrypt.lab.bench import sensitivity as module
 
     with shown_status("starting") as update:
         report = module.run(models, samples=samples, repeats=repeats, seed=seed, on_step=update)
@@ -351,7 +351,7 @@ def sensitivity(models: tuple[str, ...], samples: int, repeats: int, seed: int, 
 @_json
 def calibration(repeats: int, as_json: bool) -> None:
     """Whether a calibrated run tells the models and the time of the real one."""
-    from sensecrypt.bench import calibration as module
+    from sensecrypt.lab.bench import calibration as module
 
     with shown_status("starting") as update:
         report = module.run(repeats=repeats, on_step=update)
@@ -380,7 +380,7 @@ def calibration(repeats: int, as_json: bool) -> None:
 def dkms(parameters: int, clients: int, workers: int, repeats: int, seed: int, as_json: bool) -> None:
     """The key service against the bare decryption; many clients that fetch their model at once."""
     try:
-        from sensecrypt.bench import dkms as module
+        from sensecrypt.lab.bench import dkms as module
     except ImportError:
         raise MissingExtra("this benchmark", "dkms") from None
 

@@ -14,10 +14,10 @@ from rich.table import Table
 
 from sensecrypt.cli.report import report_at_end
 from sensecrypt.cli.run import choose_dataset, parse_settings
-from sensecrypt.compare.contestants import parse_contestants
-from sensecrypt.compare.scenarios import SCENARIOS, scenario_settings
 from sensecrypt.config import PRESETS
 from sensecrypt.errors import InvalidInput
+from sensecrypt.lab.compare.scenarios import SCENARIOS, scenario_settings
+from sensecrypt.methods import parse_methods
 
 DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,sensecrypt+randomness=ahead"
 
@@ -75,13 +75,13 @@ def compare(
     """
     if resume and out is None:
         raise InvalidInput("--resume", "continues a comparison", "give it --out, the comparison's folder")
-    contestants = parse_contestants(policies, preset)
+    methods = parse_methods(policies, preset)
     explicit = parse_settings(changes, None) | ({} if rounds is None else {"rounds": rounds})
     settings = scenario_settings(scenario, choose_dataset(dataset, explicit), explicit)
     folder = out or Path("runs") / datetime.now().strftime("compare-%Y-%m-%d-%H%M%S")
-    from sensecrypt.compare.comparison import compare as play  # loads PyTorch: only once the settings are good
-    from sensecrypt.compare.comparison import has_begun
-    from sensecrypt.compare.plots import draw
+    from sensecrypt.lab.compare.comparison import compare as play  # loads PyTorch: only once the settings are good
+    from sensecrypt.lab.compare.comparison import has_begun
+    from sensecrypt.lab.compare.plots import draw
 
     if resume and not has_begun(folder):
         raise InvalidInput(str(folder), "holds no comparison", "check the path, or start one without --resume")
@@ -96,7 +96,7 @@ def compare(
         try:
             report = play(
                 scenario,
-                contestants,
+                methods,
                 settings,
                 folder,
                 crypto=crypto,

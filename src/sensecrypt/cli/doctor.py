@@ -24,7 +24,7 @@ EXTRAS = {  # what each brings: for whom, and the modules that must be there
     "dkms": ("the key service", ("fastapi", "uvicorn", "httpx")),
     "flower": ("fleets on Flower", ("flwr", "torch", "httpx")),
     "report": ("pages of runs", ("jinja2", "vl_convert")),
-    "bench": ("benchmarks and figures", ("phe", "paillier", "matplotlib")),
+    "lab": ("benchmarks and figures", ("phe", "paillier", "matplotlib")),
 }
 CHECK_SECONDS = 5.0
 _PACKAGES = ("numpy", "gmpy2", "torch", "flwr")

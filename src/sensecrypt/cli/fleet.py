@@ -19,9 +19,9 @@ from sensecrypt.config import PRESETS, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from sensecrypt.fleet.fleet import Fleet
-    from sensecrypt.fleet.folder import FleetFolder
-    from sensecrypt.fleet.submit import Submitted
+    from sensecrypt.lab.fleet.fleet import Fleet
+    from sensecrypt.lab.fleet.folder import FleetFolder
+    from sensecrypt.lab.fleet.submit import Submitted
 
 _folder = click.option(
     "--folder",
@@ -48,7 +48,7 @@ def up(folder: Path, clients: int | None, tls: bool | None, port: int | None) ->
     The folder is made if it is new, with certificates, keys and a key service; else its fleet starts again with all
     that it knew. For trying out only: the key service's passphrase lies in the folder.
     """
-    from sensecrypt.fleet.fleet import Fleet
+    from sensecrypt.lab.fleet.fleet import Fleet
 
     started = Fleet(folder, clients=clients, tls=tls, port=port, say=click.echo)
     with _signals(signal.default_int_handler):  # also where a shell's `&` has Ctrl-C ignored
@@ -99,8 +99,8 @@ def run(
     as_json: bool,
 ) -> None:
     """Play a run on a fleet that is up, and show what `sensecrypt run` shows."""
-    from sensecrypt.fleet.folder import FleetFolder
-    from sensecrypt.fleet.submit import submit
+    from sensecrypt.lab.fleet.folder import FleetFolder
+    from sensecrypt.lab.fleet.submit import submit
 
     place = FleetFolder(folder.expanduser().absolute())
     place.refuse_unless_up()

@@ -16,9 +16,9 @@ from sensecrypt.cli.run import parse_settings
 from sensecrypt.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from sensecrypt.experiments.item import Item, Outcome, Verdict
-    from sensecrypt.experiments.saved import Saved
-    from sensecrypt.experiments.specs import Scaled
+    from sensecrypt.lab.experiments.item import Item, Outcome, Verdict
+    from sensecrypt.lab.experiments.saved import Saved
+    from sensecrypt.lab.experiments.specs import Scaled
 
 _COLOURS: dict[Outcome, str] = {
     "reproduced": "green",
@@ -67,7 +67,7 @@ def reproduce(
     """
     if not items and not as_list and document is None and fidelity is None:
         raise InvalidInput("item", "is missing", "name one or `all`; `sensecrypt reproduce --list` shows what there is")
-    from sensecrypt.experiments.catalogue import ITEMS, find_items  # loads PyTorch: only once there is work
+    from sensecrypt.lab.experiments.catalogue import ITEMS, find_items  # loads PyTorch: only once there is work
 
     if document is not None or fidelity is not None:
         _write_pages(list(ITEMS.values()), out, document, fidelity, specs)
@@ -92,9 +92,9 @@ def reproduce(
 def _write_pages(
     items: list[Item], out: Path, document: Path | None, fidelity: Path | None, specs: Path | None
 ) -> None:
-    from sensecrypt.experiments.document import write_document
-    from sensecrypt.experiments.fidelity import write_fidelity
     from sensecrypt.files import write_whole
+    from sensecrypt.lab.experiments.document import write_document
+    from sensecrypt.lab.experiments.fidelity import write_fidelity
 
     if document is not None:
         write_whole(document, write_document(items, out, document).encode())
@@ -105,7 +105,7 @@ def _write_pages(
 
 
 def _read(item: Item, scale: str, changes: dict[str, Any], specs: Path | None) -> Scaled:
-    from sensecrypt.experiments.specs import read_spec
+    from sensecrypt.lab.experiments.specs import read_spec
 
     return read_spec(item.id, scale, changes, folder=specs)
 
@@ -119,7 +119,7 @@ def _check_data(items: list[Item], scaled: dict[str, Scaled]) -> None:
 
 
 def _measure(item: Item, scaled: Scaled, out: Path, *, again: bool, quiet: bool) -> Saved:
-    from sensecrypt.experiments.measuring import measure, measured_already
+    from sensecrypt.lab.experiments.measuring import measure, measured_already
 
     if not again and (saved := measured_already(out / item.id, scaled)) is not None:
         if not quiet:
@@ -149,7 +149,7 @@ def _measure(item: Item, scaled: Scaled, out: Path, *, again: bool, quiet: bool)
 
 
 def _finish(item: Item, saved: Saved, out: Path, *, quiet: bool) -> dict[str, Any]:
-    from sensecrypt.experiments.saved import draw, judge
+    from sensecrypt.lab.experiments.saved import draw, judge
 
     picture = draw(out / item.id, item, saved)
     verdicts = judge(item, saved)

@@ -17,7 +17,8 @@ from sensecrypt.client.identity import Party
 from sensecrypt.client.problem import Share, always_of
 from sensecrypt.client.training import Fit, accuracy_on
 from sensecrypt.config import RunConfig
-from sensecrypt.crypto.publicfile import AnyPublicKey, read_public, write_public
+from sensecrypt.crypto.publicfile import read_public, write_public
+from sensecrypt.crypto.scheme import StorablePublicKey
 from sensecrypt.errors import KeyFileError, Rejected
 from sensecrypt.files import make_folder
 from sensecrypt.keyservice.port import ClientKeyService
@@ -80,7 +81,7 @@ def join_run(
     )
 
 
-def _public_key(path: Path, fingerprint: str, fetch: Callable[[], AnyPublicKey]) -> AnyPublicKey:
+def _public_key(path: Path, fingerprint: str, fetch: Callable[[], StorablePublicKey]) -> StorablePublicKey:
     """The run's public key: fetched once, and kept as long as the key service names the same one."""
     with contextlib.suppress(KeyFileError):
         kept = read_public(path)

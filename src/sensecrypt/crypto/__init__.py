@@ -1,6 +1,6 @@
 """The cryptographic core, small enough to audit in one sitting. It knows nothing of models or of the protocol.
 
-Read in this order: `encoding` (numbers to plaintexts), `paillier` (the public side), `fixedbase` (its table), `secret`
-(the secret side), `obfuscators` (randomness made ahead), `publicfile` and `keyfile` (keys at rest), `ckks` and
-`ckks_secret` (the other scheme).
+Read in this order: `scheme` (what every scheme offers), `encoding` (numbers to plaintexts), `paillier` (in it `public`,
+`fixedbase`, `secret`, `obfuscators`), `ckks`, `schemes` and `secretschemes` (all schemes by name, the two sides apart),
+`publicfile` and `keyfile` (keys at rest), `keys` (new ones).
 """

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
-from sensecrypt.crypto.ckks import CkksPublicKey
-from sensecrypt.crypto.ckks_secret import CkksSecretKey, generate_ckks
-from sensecrypt.crypto.paillier import PublicKey
-from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey
-from sensecrypt.crypto.secret import SecretKey, generate_paillier
+from sensecrypt.crypto.scheme import StorablePublicKey, StorableSecretKey
+from sensecrypt.crypto.secretschemes import SECRET_SCHEMES
 from sensecrypt.profiles import DEFAULT_PROFILE, Profile, get_profile
 
+if TYPE_CHECKING:
+    from sensecrypt.crypto.ckks.public import CkksPublicKey
+    from sensecrypt.crypto.ckks.secret import CkksSecretKey
+    from sensecrypt.crypto.paillier.public import PublicKey
+    from sensecrypt.crypto.paillier.secret import SecretKey
+
+# Types only: what a key offers beyond the contract is seen where its profile is written out.
 PaillierName = Literal[
     "paillier-2048",
     "paillier-2048-slot16",
@@ -28,16 +32,13 @@ def generate_keypair(profile: PaillierName = ...) -> tuple[PublicKey, SecretKey]
 @overload
 def generate_keypair(profile: Literal["ckks-8192"]) -> tuple[CkksPublicKey, CkksSecretKey]: ...
 @overload
-def generate_keypair(profile: str | Profile) -> tuple[EncryptionKey, DecryptionKey]: ...
-def generate_keypair(profile: str | Profile = DEFAULT_PROFILE) -> tuple[EncryptionKey, DecryptionKey]:
+def generate_keypair(profile: str | Profile) -> tuple[StorablePublicKey, StorableSecretKey]: ...
+def generate_keypair(profile: str | Profile = DEFAULT_PROFILE) -> tuple[StorablePublicKey, StorableSecretKey]:
     """A fresh key pair: (public, secret).
 
     Args:
         profile: a name from `sensecrypt.profiles.PROFILES`.
     """
     chosen = get_profile(profile)
-    if chosen.scheme == "ckks":
-        ckks = generate_ckks(chosen)
-        return ckks.public, ckks
-    secret = generate_paillier(chosen)
+    secret: StorableSecretKey = SECRET_SCHEMES[chosen.scheme].generate(chosen)
     return secret.public, secret

@@ -13,12 +13,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from sensecrypt.crypto.ckks import CkksPublicKey
-from sensecrypt.crypto.paillier import PublicKey
+from sensecrypt.crypto.scheme import StorablePublicKey
+from sensecrypt.crypto.schemes import SCHEMES, scheme_of
 from sensecrypt.errors import InvalidInput, KeyFileError
 from sensecrypt.profiles import get_profile
-
-AnyPublicKey = PublicKey | CkksPublicKey
 
 PUBLIC_FORMAT, SECRET_FORMAT, VERSION = "sensecrypt-public-key", "sensecrypt-secret-key", 1
 MAX_BYTES = 16 * 2**20  # twenty times the largest key file: another file must not take its reader's memory
@@ -27,7 +25,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)  # a file system witho
 _NO_FLUSH = (errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)  # a folder that cannot be flushed
 
 
-def write_public(path: Path | str, key: AnyPublicKey, *, force: bool = False) -> None:
+def write_public(path: Path | str, key: StorablePublicKey, *, force: bool = False) -> None:
     """Write the public key alone; never over a secret key, which may be the only copy."""
     refuse_existing(path, force)
     if SECRET_FORMAT.encode() in _old_bytes(path):
@@ -35,7 +33,7 @@ def write_public(path: Path | str, key: AnyPublicKey, *, force: bool = False) ->
     write_fields(path, {"format": PUBLIC_FORMAT, "version": VERSION, **public_fields(key)}, mode=0o644, force=force)
 
 
-def read_public(path: Path | str) -> AnyPublicKey:
+def read_public(path: Path | str) -> StorablePublicKey:
     """The public key of a public or a secret key file; no passphrase is needed."""
     fields = read_fields(path)
     if fields.get("format") not in (PUBLIC_FORMAT, SECRET_FORMAT):
@@ -46,21 +44,17 @@ def read_public(path: Path | str) -> AnyPublicKey:
 # What follows is for `keyfile` and the command line.
 
 
-def public_fields(key: AnyPublicKey) -> dict[str, Any]:
+def public_fields(key: StorablePublicKey) -> dict[str, Any]:
     """The fields that describe a public key in either kind of file."""
-    parts = {"context": key.context.hex()} if isinstance(key, CkksPublicKey) else {"n": f"{key.n:x}", "h": f"{key.h:x}"}
+    parts = scheme_of(key).fields(key)
     return {"profile": key.profile.name, "fingerprint": key.fingerprint, "public": parts}
 
 
-def public_key(path: Path | str, fields: dict[str, Any]) -> AnyPublicKey:
+def public_key(path: Path | str, fields: dict[str, Any]) -> StorablePublicKey:
     """The inverse of `public_fields`, checked."""
     try:
-        profile, parts = get_profile(fields["profile"]), fields["public"]
-        key: AnyPublicKey
-        if profile.scheme == "ckks":
-            key = CkksPublicKey(bytes.fromhex(parts["context"]), profile)
-        else:
-            key = PublicKey(int(parts["n"], 16), int(parts["h"], 16), profile)
+        profile = get_profile(fields["profile"])
+        key: StorablePublicKey = SCHEMES[profile.scheme].parse(fields["public"], profile)
         matches = key.fingerprint == fields["fingerprint"]
     except InvalidInput as error:
         problem = f"holds an unusable key ({error.argument} {error.problem})"

@@ -5,7 +5,9 @@ Ciphertexts are rows of a uint8 matrix, all of one length; values are int64. A p
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +79,60 @@ class DecryptionKey(Protocol):
 
     def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:
         """The first `count` values."""
+
+
+class StorablePublicKey(EncryptionKey, Protocol):
+    """A public key that key files hold."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Short name of the key, for people and logs."""
+
+
+class StorableSecretKey(DecryptionKey, Protocol):
+    """A secret key that key files hold."""
+
+    @property
+    def public(self) -> StorablePublicKey:
+        """The key that goes with it."""
+
+
+Public = TypeVar("Public", bound=StorablePublicKey)
+Secret = TypeVar("Secret", bound=StorableSecretKey)
+
+
+@dataclass(frozen=True)
+class PublicScheme(Generic[Public]):
+    """The public side of a scheme, for the registry `schemes`.
+
+    Attributes:
+        key: the type of its public keys.
+        fields: what a key file says of a public key, besides profile and fingerprint.
+        parse: the inverse of `fields`; raises what malformed fields raise, or InvalidKey.
+    """
+
+    key: type[Public]
+    fields: Callable[[Public], dict[str, str]]
+    parse: Callable[[Mapping[str, Any], Profile], Public]
+
+
+@dataclass(frozen=True)
+class SecretScheme(Generic[Public, Secret]):
+    """The secret side of a scheme, for the registry `secretschemes`.
+
+    Attributes:
+        key: the type of its secret keys.
+        generate: a fresh key from the operating system's randomness.
+        serialize: the secret itself, which a key file encrypts.
+        parse: the inverse of `serialize`, given the public key of the same file.
+        constant_time: whether `decrypt` takes `constant_time`.
+    """
+
+    key: type[Secret]
+    generate: Callable[[Profile], Secret]
+    serialize: Callable[[Secret], bytes]
+    parse: Callable[[bytes, Public], Secret]
+    constant_time: bool = False
 
 
 def multiplying(key: EncryptionKey) -> MultiplyingKey:

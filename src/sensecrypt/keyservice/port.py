@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
-from sensecrypt.crypto.publicfile import AnyPublicKey
-from sensecrypt.crypto.scheme import EncryptionKey
+from sensecrypt.crypto.scheme import EncryptionKey, StorablePublicKey
 from sensecrypt.protocol.answers import Acknowledgement
 from sensecrypt.protocol.places import Place
 from sensecrypt.protocol.round import Round
@@ -45,7 +44,7 @@ class ClientKeyService(Protocol):
     def run(self, run: str) -> dict[str, Any]:
         """What is public about a run, and this client's number in it."""
 
-    def public_key(self, run: str) -> AnyPublicKey:
+    def public_key(self, run: str) -> StorablePublicKey:
         """The run's public key."""
 
     def tell_samples(self, run: str, samples: int) -> None:

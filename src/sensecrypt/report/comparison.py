@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sensecrypt.compare.contestants import Contestant
 from sensecrypt.errors import InvalidInput
+from sensecrypt.methods import Method
 from sensecrypt.report.charts import timeline_chart
 from sensecrypt.report.figures import Card, Chart, Field, Page, Picker, Section, Table
 from sensecrypt.report.tables import column, time_unit
@@ -40,9 +40,7 @@ def read_comparison(folder: Path) -> dict[str, Any]:
 
 def run_folders(report: Mapping[str, Any], folder: Path) -> dict[str, Path]:
     """The folder of each method's run, by the method's name."""
-    return {
-        row["name"]: folder / Contestant(row["policy"], row["preset"], row["settings"]).slug for row in report["rows"]
-    }
+    return {row["name"]: folder / Method(row["policy"], row["preset"], row["settings"]).slug for row in report["rows"]}
 
 
 def comparison_page(report: Mapping[str, Any], folder: Path, *, links: bool = True) -> Page:

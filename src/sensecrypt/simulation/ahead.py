@@ -6,8 +6,8 @@ from typing import Any, Protocol, cast
 
 import numpy.typing as npt
 
-from sensecrypt.crypto.obfuscators import ObfuscatorPool
-from sensecrypt.crypto.paillier import ObfuscatorMaker
+from sensecrypt.crypto.paillier.obfuscators import ObfuscatorPool
+from sensecrypt.crypto.paillier.public import ObfuscatorMaker
 from sensecrypt.crypto.scheme import Ciphertexts, DecryptionKey, EncryptionKey
 
 

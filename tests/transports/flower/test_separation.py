@@ -14,7 +14,7 @@ from flwr.app import Message
 from sensecrypt.transports.flower.wire import RECORD, pack
 
 SECRET = [
-    *(f"sensecrypt.crypto.{name}" for name in ("ckks_secret", "keyfile", "keys", "secret")),
+    *(f"sensecrypt.crypto.{name}" for name in ("ckks.secret", "keyfile", "keys", "paillier.secret", "secretschemes")),
     *("sensecrypt.protocol.keyserver", "sensecrypt.protocol.opening"),
     *("sensecrypt.keyservice.http.service", "sensecrypt.keyservice.http.vault"),
 ]

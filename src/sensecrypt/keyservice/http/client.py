@@ -20,7 +20,8 @@ import numpy.typing as npt
 from sensecrypt import checks
 from sensecrypt._version import __version__
 from sensecrypt.algo.serverupdates import ServerRule
-from sensecrypt.crypto.publicfile import AnyPublicKey, public_key
+from sensecrypt.crypto.publicfile import public_key
+from sensecrypt.crypto.scheme import StorablePublicKey
 from sensecrypt.errors import MissingExtra, Unreachable
 from sensecrypt.keyservice.http.addresses import (
     MESSAGE_TYPE,
@@ -124,7 +125,7 @@ class DkmsClient:
         """What is public about a run, and this client's number in it."""
         return self._json("GET", run_address(run))
 
-    def public_key(self, run: str) -> AnyPublicKey:
+    def public_key(self, run: str) -> StorablePublicKey:
         """The run's public key, checked."""
         address = f"{run_address(run)}/key"
         return public_key(f"{self._url}{address}", self._json("GET", address))

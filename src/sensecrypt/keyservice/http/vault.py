@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from sensecrypt.crypto.keyfile import AnySecretKey, read_secret, write_secret
+from sensecrypt.crypto.keyfile import read_secret, write_secret
 from sensecrypt.crypto.keys import generate_keypair
-from sensecrypt.crypto.secret import SecretKey
+from sensecrypt.crypto.scheme import StorableSecretKey
+from sensecrypt.crypto.secretschemes import secret_scheme_of
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.keyservice.http.processes import forbid_core_dumps
 from sensecrypt.protocol.envelope import seal, unseal_any
@@ -32,7 +33,7 @@ class Vault:
     def __init__(self, passphrase: str) -> None:
         """Nothing is read yet."""
         self._passphrase = passphrase
-        self._keys: dict[str, AnySecretKey] = {}
+        self._keys: dict[str, StorableSecretKey] = {}
 
     def answer(self, request: bytes) -> bytes:
         """Do what a request says; whatever goes wrong is an answer as well."""
@@ -45,7 +46,8 @@ class Vault:
                 self._keys.pop(fields["path"], None)
                 return seal("done", {}, {})
             key = self._key(fields["path"])
-            options = {"constant_time": True} if int(fields["constant_time"]) and isinstance(key, SecretKey) else {}
+            wanted = int(fields["constant_time"]) and secret_scheme_of(key).constant_time
+            options = {"constant_time": True} if wanted else {}
             count, workers = int(fields["count"]), int(fields["workers"])
             values = key.decrypt(arrays["ciphertexts"], count, workers=workers, **options)
             return seal("done", {}, {"values": values.astype(np.int64)})
@@ -60,7 +62,7 @@ class Vault:
         _, secret = generate_keypair(profile)
         write_secret(Path(path), secret, self._passphrase)
 
-    def _key(self, path: str) -> AnySecretKey:
+    def _key(self, path: str) -> StorableSecretKey:
         if path not in self._keys:
             if len(self._keys) >= _MOST_KEYS:
                 self._keys.pop(next(iter(self._keys)))

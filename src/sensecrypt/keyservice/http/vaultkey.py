@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from sensecrypt import errors
 from sensecrypt.crypto import publicfile
-from sensecrypt.crypto.publicfile import AnyPublicKey, read_public
-from sensecrypt.crypto.scheme import Ciphertexts, Ints
+from sensecrypt.crypto.publicfile import read_public
+from sensecrypt.crypto.scheme import Ciphertexts, Ints, StorablePublicKey
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, Rejected, WorkerDied
 from sensecrypt.protocol.envelope import seal, unseal_any
 
@@ -89,7 +89,7 @@ class VaultKey:
         self._constant_time = constant_time
 
     @property
-    def public(self) -> AnyPublicKey:
+    def public(self) -> StorablePublicKey:
         """The key that goes with it."""
         return self._public
 
@@ -105,7 +105,7 @@ class VaultKey:
         return values
 
 
-def generate_key(vault: VaultProcess, path: Path, profile: str) -> AnyPublicKey:
+def generate_key(vault: VaultProcess, path: Path, profile: str) -> StorablePublicKey:
     """A new key pair, written by the vault; its public part."""
     vault.ask({"do": "generate", "path": str(path), "profile": profile}, {})
     return read_public(path)

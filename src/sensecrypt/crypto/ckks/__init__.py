@@ -1,0 +1,1 @@
+"""CKKS through TenSEAL: `public` and `secret`."""

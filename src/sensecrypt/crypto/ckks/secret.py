@@ -1,0 +1,85 @@
+"""CKKS through TenSEAL: the secret side. Nothing that aggregates may import this module."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt import checks
+from sensecrypt.crypto.ckks.public import COEFFICIENT_BITS, SCALE, CkksPublicKey, load_context, parse_with, tenseal
+from sensecrypt.crypto.encoding import rows_of
+from sensecrypt.crypto.scheme import Ciphertexts, Ints, SecretScheme
+from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
+from sensecrypt.profiles import Profile, get_profile
+
+
+class CkksSecretKey:
+    """Decrypts. Refuses to be pickled or copied, and does not show itself."""
+
+    def __init__(self, context: bytes, profile: str | Profile = "ckks-8192") -> None:
+        """A key from TenSEAL's serialised private context."""
+        self._context = load_context(context, get_profile(profile))
+        if not self._context.has_secret_key():
+            raise InvalidKey("context", "holds no secret key", "use the key as it was generated")
+        self._public = CkksPublicKey(_serialise(self._context, secret=False), profile)
+
+    @property
+    def public(self) -> CkksPublicKey:
+        """The key that goes with it."""
+        return self._public
+
+    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
+        """The same as the public key's."""
+        return self._public.encrypt(ints, workers=workers)
+
+    def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:
+        """The first `count` values, rounded to whole numbers."""
+        checks.whole("workers", workers, low=1, high=1024)
+        profile = self._public.profile
+        vectors = parse_with(self._context, profile, "ciphertexts", ciphertexts)
+        if rows_of(checks.whole("count", count, low=1), profile.slots) != len(vectors):
+            fix = "pass the number that was encrypted"
+            raise InvalidInput("count", f"is {count:,}, which is not what {len(vectors):,} rows hold", fix)
+        rounded = np.rint(np.concatenate([np.array(vector.decrypt()) for vector in vectors]))
+        end = 2.0 ** (profile.slot_bits - 1)
+        if not ((rounded >= -end) & (rounded < end)).all() or rounded[count:].any():  # a NaN is not within either
+            fix = "check that this key made it, that `count` is right and that no sum left its slot"
+            raise InvalidCiphertext("ciphertexts", "does not decrypt to whole numbers of 32 bits", fix)
+        values: Ints = rounded[:count].astype(np.int64)
+        return values
+
+    def private_context(self) -> bytes:
+        """The secret itself, for the key file alone."""
+        return _serialise(self._context, secret=True)
+
+    def __repr__(self) -> str:
+        return f"CkksSecretKey(<hidden>, {self._public!r})"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError("a CkksSecretKey cannot be pickled or copied; write it with sensecrypt.crypto.keyfile")
+
+
+def generate_ckks(profile: str | Profile) -> CkksSecretKey:
+    """A fresh key; TenSEAL draws it from the operating system's randomness."""
+    chosen, ts = get_profile(profile), tenseal()
+    context = ts.context(
+        ts.SCHEME_TYPE.CKKS, poly_modulus_degree=chosen.key_bits, coeff_mod_bit_sizes=COEFFICIENT_BITS, n_threads=1
+    )
+    context.global_scale = SCALE
+    return CkksSecretKey(_serialise(context, secret=True), chosen)
+
+
+def _serialise(context: Any, *, secret: bool) -> bytes:
+    serialised: bytes = context.serialize(
+        save_public_key=True, save_secret_key=secret, save_galois_keys=False, save_relin_keys=False
+    )
+    return serialised
+
+
+def _parse(secret: bytes, public: CkksPublicKey) -> CkksSecretKey:
+    return CkksSecretKey(secret, public.profile)
+
+
+SCHEME = SecretScheme(CkksSecretKey, generate_ckks, CkksSecretKey.private_context, _parse)

@@ -1,0 +1,1 @@
+"""Paillier: `public`, its table (`fixedbase`), randomness made ahead (`obfuscators`), and `secret`."""

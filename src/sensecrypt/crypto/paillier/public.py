@@ -1,0 +1,377 @@
+"""Paillier's cryptosystem in the form of Damgård, Jurik and Nielsen: the public side.
+
+Enc(m; a) = (1 + m·n) · h_s^a mod n², with h = −x² mod n for a random x, h_s = h^n mod n², and a random exponent a.
+
+Everything below works on pairs (x, u) with c = x·(1 + u·n) mod n² and x, u < n, which is also how a ciphertext is
+written: x then u, little-endian, each as long as n. Every unit modulo n² is one such pair. Three identities:
+
+    x·(1 + u·n) · (1 + m·n)  = x·(1 + (u + m)·n)                   hiding a plaintext is one addition
+    ∏ x_j·(1 + u_j·n)        = (∏ x_j mod n²) · (1 + n·Σ u_j)      products take half the multiplications
+    r + q·n                  = r·(1 + (q·r⁻¹ mod n)·n)             back to a pair; inverses are shared by a batch
+
+h_s^a is a product of entries of a table with one row for each byte of a: fixed-base exponentiation without squarings.
+The table is public, built on first use and inherited by forked workers.
+
+Timing: encryption is not constant-time. Table look-ups follow the random exponent, and so, a little, does the time (a
+zero byte is a multiplication by 1). An attacker who times single encryptions to the microsecond or shares the
+processor's caches is outside the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import gmpy2
+import numpy as np
+import numpy.typing as npt
+from gmpy2 import mpz
+
+from sensecrypt import checks
+from sensecrypt.crypto.encoding import check_ints, from_bytes, pack, to_bytes
+from sensecrypt.crypto.paillier.fixedbase import (
+    LIMB,
+    LIMB_TYPE,
+    Exponents,
+    Pair,
+    Table,
+    from_limbs,
+    pairs_of,
+    power_table,
+    table_products,
+)
+from sensecrypt.crypto.parallel import spread
+from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers, check_rows, check_shape, same_rows
+from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
+from sensecrypt.profiles import DEFAULT_PROFILE, Profile, get_profile
+
+if TYPE_CHECKING:
+    from sensecrypt.crypto.paillier.obfuscators import ObfuscatorPool
+
+
+_SMALL_PRIMES = gmpy2.primorial(199)
+_FIX = "pass ciphertexts of this key"
+_FORGED = "has a row that is not invertible modulo n: it was forged"
+
+
+class PublicKey:
+    """Encrypts and adds; cannot decrypt."""
+
+    __slots__ = ("_fingerprint", "_h", "_n", "_n2", "_profile", "_table")
+
+    def __init__(self, n: int, h: int, profile: str | Profile = DEFAULT_PROFILE) -> None:
+        """A key from its modulus and the base of its obfuscators, refused where the public can see that it is weak."""
+        self._profile = get_profile(profile)
+        if self._profile.scheme != "paillier":
+            raise InvalidKey("profile", f"is {self._profile.name}", "choose one of the paillier profiles")
+        self._n, self._h = integer("n", n), integer("h", h)
+        self._n2 = self._n * self._n
+        bits = self._profile.key_bits
+        if self._n.bit_length() != bits:
+            problem = f"has {self._n.bit_length():,} bits, profile {self._profile.name} has {bits:,}"
+            raise InvalidKey("n", problem, "generate the key with this profile")
+        if gmpy2.gcd(self._n, _SMALL_PRIMES) != 1 or gmpy2.is_prime(self._n) or gmpy2.is_square(self._n):
+            raise InvalidKey("n", "is not a product of two different large primes", "generate a new key")
+        # h = n − 1 has order 2 and would leave plaintexts in sight.
+        if not 1 < self._h < self._n - 1 or gmpy2.gcd(self._h, self._n) != 1:
+            raise InvalidKey("h", "does not hide plaintexts modulo n", "generate a new key")
+        self._fingerprint = hashlib.sha256(f"{self._profile.name}:{self._n:x}:{self._h:x}".encode()).hexdigest()[:16]
+        self._table: Table | None = None
+
+    @classmethod
+    def from_modulus(cls, n: int, profile: str | Profile = DEFAULT_PROFILE) -> PublicKey:
+        """A key whose modulus another implementation made; the base h is drawn here, as any sender may."""
+        if get_profile(profile).subgroup_bits:
+            raise InvalidKey("profile", "has a base that only the key's maker can draw", "use its public key file")
+        modulus = int(integer("n", n))
+        if modulus < 2:
+            raise InvalidKey("n", "is no modulus", "pass the product of two primes")
+        x = int.from_bytes(os.urandom(modulus.bit_length() // 8 + 16), "little") % modulus
+        return cls(modulus, -x * x % modulus, profile)
+
+    @property
+    def n(self) -> int:
+        """The modulus."""
+        return int(self._n)
+
+    @property
+    def h(self) -> int:
+        """The base of the obfuscators."""
+        return int(self._h)
+
+    @property
+    def profile(self) -> Profile:
+        """The parameter set."""
+        return self._profile
+
+    @property
+    def slots(self) -> int:
+        """Values a ciphertext."""
+        return self._profile.slots
+
+    @property
+    def half_bytes(self) -> int:
+        """Length of n: half a ciphertext."""
+        return self._profile.key_bits // 8
+
+    @property
+    def modulus(self) -> mpz:
+        """The modulus, as the number type of this package."""
+        return self._n
+
+    @property
+    def modulus_squared(self) -> mpz:
+        """The modulus of the ciphertexts."""
+        return self._n2
+
+    @property
+    def seconds_per_row(self) -> float:
+        """A rough cost of one encryption or decryption, for deciding about worker processes."""
+        return 5e-4 * (self._profile.key_bits / 2048) ** 3
+
+    @property
+    def fingerprint(self) -> str:
+        """Short name of the key, for people and logs."""
+        return self._fingerprint
+
+    @property
+    def public(self) -> PublicKey:
+        """Itself: so that either half of a pair can be asked for the public one."""
+        return self
+
+    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1, pool: ObfuscatorPool | None = None) -> Ciphertexts:
+        """Fresh ciphertexts of whole numbers, `slots` to a row.
+
+        Args:
+            ints: within the signed range of a slot.
+            workers: processes, used when the work is worth it.
+            pool: obfuscators made ahead; what it lacks is made now.
+        """
+        return encrypt_rows(self, self, self.plaintexts(ints), workers=workers, pool=pool)
+
+    def add(self, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
+        """Ciphertexts of the sums, row by row."""
+        left, right = self.parse("a", a), self.parse("b", b)
+        same_rows(len(left), len(right))
+        products = [x * y for (x, _), (y, _) in zip(left, right, strict=True)]
+        totals = [u + v for (_, u), (_, v) in zip(left, right, strict=True)]
+        return self.write(self._pairs("a or b", products, totals))
+
+    def add_plain(self, a: Ciphertexts, ints: npt.ArrayLike) -> Ciphertexts:
+        """Ciphertexts of the sums with known numbers; not re-randomised, so whoever knows `a` learns `ints`."""
+        pairs, plaintexts = self.parse("a", a), self.plaintexts(ints)
+        same_rows(len(pairs), len(plaintexts))
+        return self.write(hide(self, pairs, plaintexts))
+
+    def multiply(self, a: Ciphertexts, factor: int) -> Ciphertexts:
+        """Ciphertexts of the values times a known whole number; the caller keeps the products within their slots."""
+        power = mpz(checks.whole("factor", factor, low=-(2**63), high=2**63 - 1))
+        pairs = self.parse("a", a)
+        self.check_coprime("a", pairs)
+        powers = [gmpy2.powmod(x, power, self._n2) for x, _ in pairs]
+        return self.write(self._pairs("a", powers, [u * power for _, u in pairs]))
+
+    def rerandomise(self, a: Ciphertexts, *, workers: int = 1) -> Ciphertexts:
+        """The same values in ciphertexts that cannot be linked to `a`."""
+        rows = len(self.parse("a", a))
+        return self.add(a, encrypt_rows(self, self, [mpz(0)] * rows, workers=workers))
+
+    def accumulator(self, rows: int) -> PaillierAccumulator:
+        """An empty running sum of uploads of that many rows."""
+        return PaillierAccumulator(self, checks.whole("rows", rows, low=1, high=2**28))
+
+    def to_integers(self, ciphertexts: Ciphertexts) -> list[int]:
+        """Ciphertexts as the numbers modulo n² that other implementations use."""
+        return [int(x * (1 + u * self._n) % self._n2) for x, u in self.parse("ciphertexts", ciphertexts)]
+
+    def from_integers(self, numbers: Sequence[int]) -> Ciphertexts:
+        """The inverse of `to_integers`."""
+        whole = isinstance(numbers, (list, tuple)) and all(isinstance(number, (int, mpz)) for number in numbers)
+        if not whole or not numbers or not all(0 < number < self._n2 for number in numbers):
+            raise InvalidCiphertext("numbers", "are not whole numbers between 0 and n²", _FIX)
+        return self.write(self._pairs("numbers", [mpz(number) for number in numbers], [mpz(0)] * len(numbers)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PublicKey):
+            return NotImplemented
+        return (self._n, self._h, self._profile) == (other._n, other._h, other._profile)
+
+    def __hash__(self) -> int:
+        return hash((self._n, self._h, self._profile))
+
+    def __repr__(self) -> str:
+        return f"PublicKey({self._profile.name}, {self.fingerprint})"
+
+    # What follows is for this package's other modules.
+
+    def plaintexts(self, ints: npt.ArrayLike) -> list[mpz]:
+        """Checked and packed values."""
+        width, slots = self._profile.slot_bits, self._profile.slots
+        return pack(check_ints("ints", ints, width), slot_bits=width, slots=slots)
+
+    def parse(self, argument: str, ciphertexts: Ciphertexts) -> list[Pair]:
+        """The pair of every row, both parts in range."""
+        first, second = self.halves(argument, ciphertexts)
+        return list(zip(from_bytes(first), from_bytes(second), strict=True))
+
+    def halves(self, argument: str, ciphertexts: Ciphertexts) -> tuple[Ciphertexts, Ciphertexts]:
+        """The bytes of x and of u of every row: 0 < x < n and u < n."""
+        rows, width = check_shape(argument, ciphertexts, self._profile.ciphertext_bytes), self.half_bytes
+        first, second = rows[:, :width], rows[:, width:]
+        invalid = ~first.any(axis=1) | self._too_large(first) | self._too_large(second)
+        if invalid.any():
+            row = int(invalid.argmax())
+            raise InvalidCiphertext(argument, f"has no number of this key in row {row:,}", _FIX)
+        return first, second
+
+    def check_coprime(self, argument: str, pairs: Sequence[Pair]) -> None:
+        """Raise if a ciphertext has a factor in common with n: one product, one gcd."""
+        product = mpz(1)
+        for x, _ in pairs:
+            product = product * x % self._n
+        if gmpy2.gcd(product, self._n) != 1:
+            raise InvalidCiphertext(argument, _FORGED, _FIX)
+
+    def write(self, pairs: Sequence[Pair]) -> Ciphertexts:
+        """The inverse of `parse`."""
+        return to_bytes((part for pair in pairs for part in pair), self.half_bytes).reshape(len(pairs), -1)
+
+    def prepare(self) -> Table:
+        """Build the table now: 0.5 s and 17 MB at 2048 bits."""
+        if self._table is None:
+            base = gmpy2.powmod(self._h, self._n, self._n2)
+            self._table = power_table(base, rows=self._profile.exponent_bits // 8, prime=self._n)
+        return self._table
+
+    def obfuscators(self, exponents: Exponents) -> list[Pair]:
+        """h_s^a for each exponent a, given as a row of little-endian bytes."""
+        return pairs_of(*table_products(self.prepare(), exponents, self._n2), self._n)
+
+    def _pairs(self, argument: str, products: Sequence[mpz], totals: Sequence[mpz]) -> list[Pair]:
+        try:
+            return pairs_of(products, totals, self._n)
+        except ZeroDivisionError:
+            raise InvalidCiphertext(argument, _FORGED, _FIX) from None
+
+    def _too_large(self, numbers: Ciphertexts) -> npt.NDArray[np.bool_]:
+        """Which rows are n or more, exactly, looking at the leading eight bytes of most of them only."""
+        lead = min(8, self.half_bytes)
+        leading = np.zeros((len(numbers), 8), dtype=np.uint8)
+        leading[:, :lead] = numbers[:, -lead:]
+        bound = int(self._n >> 8 * (self.half_bytes - lead))
+        result: npt.NDArray[np.bool_] = leading.view("<u8")[:, 0] >= np.uint64(bound)
+        for row in np.flatnonzero(result):
+            result[row] = mpz.from_bytes(numbers[row].tobytes(), "little") >= self._n
+        return result
+
+
+class PaillierAccumulator:
+    """The running product of uploads: one model's worth of memory, whatever the number of clients.
+
+    A number that shares a factor with n passes `add` and makes `result` fail: only whoever holds the secret key can
+    make one. Everything else is refused at once.
+    """
+
+    def __init__(self, public: PublicKey, rows: int) -> None:
+        """Start from an encryption of zero with no randomness, which the first upload brings."""
+        self._public = public
+        self._products = [mpz(1)] * rows
+        self._totals = np.zeros((rows, public.half_bytes // LIMB), dtype=np.uint64)
+        self._used = np.zeros(rows, dtype=bool)
+        self._lock = threading.Lock()
+
+    def add(self, ciphertexts: Ciphertexts, rows: RowNumbers | None = None) -> None:
+        """Add ciphertexts to the given rows of the sum (None: to all); nothing is changed if one is invalid."""
+        first, second = self._public.halves("ciphertexts", ciphertexts)
+        chosen = check_rows(rows, len(self._products), len(first))
+        square, limbs = self._public.modulus_squared, np.ascontiguousarray(second).view(LIMB_TYPE)
+        with self._lock:
+            for row, x in zip(chosen.tolist(), from_bytes(first), strict=True):
+                self._products[row] = self._products[row] * x % square
+            self._totals[chosen] += limbs
+            self._used[chosen] = True
+
+    def result(self, rows: RowNumbers | None = None) -> Ciphertexts:
+        """The sum so far, of the given rows (None: of all)."""
+        chosen = check_rows(rows, len(self._products))
+        with self._lock:
+            if not chosen.size or not self._used[chosen].all():
+                raise InvalidInput("accumulator", "has rows to which nothing was added", "add at least one upload")
+            products, totals = [self._products[row] for row in chosen.tolist()], from_limbs(self._totals[chosen])
+        return self._public.write(self._public._pairs("an upload", products, totals))
+
+
+class ObfuscatorMaker(Protocol):
+    """Whoever can compute h_s^a: the public key, or faster the secret key."""
+
+    @property
+    def public(self) -> PublicKey:
+        """Whose obfuscators they are."""
+
+    def prepare(self) -> object:
+        """Build the tables, so that forked workers inherit them."""
+
+    def obfuscators(self, exponents: Exponents) -> list[Pair]:
+        """h_s^a for each exponent a, given as a row of little-endian bytes."""
+
+
+def encrypt_rows(
+    public: PublicKey,
+    maker: ObfuscatorMaker,
+    plaintexts: Sequence[mpz],
+    *,
+    workers: int = 1,
+    pool: ObfuscatorPool | None = None,
+) -> Ciphertexts:
+    """Hide each plaintext behind an obfuscator: from the pool as long as it lasts, the rest fresh."""
+    checks.whole("workers", workers, low=1, high=1024)
+    ready = pool.take(len(plaintexts), public) if pool else []
+    rows = [public.write(hide(public, ready, plaintexts[: len(ready)]))] if ready else []
+    rest = plaintexts[len(ready) :]
+    if rest:
+        rows.append(
+            spread(
+                lambda start, stop: public.write(
+                    hide(public, fresh_obfuscators(public, maker, stop - start), rest[start:stop])
+                ),
+                len(rest),
+                workers=workers,
+                seconds_per_row=public.seconds_per_row,
+                prepare=maker.prepare,
+            )
+        )
+    return rows[0] if len(rows) == 1 else np.concatenate(rows)
+
+
+def integer(argument: str, value: object) -> mpz:
+    """A whole number of a key."""
+    if isinstance(value, bool) or not isinstance(value, (int, mpz)):
+        raise InvalidKey(argument, f"is a {type(value).__name__}", "pass a whole number")
+    return mpz(value)
+
+
+def fresh_obfuscators(public: PublicKey, maker: ObfuscatorMaker, count: int) -> list[Pair]:
+    """Obfuscators with exponents from the operating system."""
+    width = public.profile.exponent_bits // 8
+    exponents = np.frombuffer(os.urandom(count * width), dtype=np.uint8).reshape(count, width)
+    return maker.obfuscators(exponents)
+
+
+def hide(public: PublicKey, obfuscators: Sequence[Pair], plaintexts: Sequence[mpz]) -> list[Pair]:
+    """(1 + m·n) · obfuscator, for each pair: deterministic, the part that test vectors check."""
+    n = public.modulus
+    return [(x, (u + m) % n) for (x, u), m in zip(obfuscators, plaintexts, strict=True)]
+
+
+def _fields(key: PublicKey) -> dict[str, str]:
+    return {"n": f"{key.n:x}", "h": f"{key.h:x}"}
+
+
+def _parse(fields: Mapping[str, Any], profile: Profile) -> PublicKey:
+    return PublicKey(int(fields["n"], 16), int(fields["h"], 16), profile)
+
+
+SCHEME = PublicScheme(PublicKey, _fields, _parse)

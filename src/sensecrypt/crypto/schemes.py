@@ -1,0 +1,23 @@
+"""All schemes by name: their public side. Whoever aggregates may import this module, and never `secretschemes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sensecrypt.crypto.ckks import public as ckks
+from sensecrypt.crypto.paillier import public as paillier
+from sensecrypt.crypto.scheme import PublicScheme
+from sensecrypt.errors import KeyFileError
+
+SCHEMES: dict[str, PublicScheme[Any]] = {
+    "paillier": paillier.SCHEME,
+    "ckks": ckks.SCHEME,
+}
+
+
+def scheme_of(key: object) -> PublicScheme[Any]:
+    """The scheme of a public key; whatever is none is refused."""
+    for scheme in SCHEMES.values():
+        if isinstance(key, scheme.key):
+            return scheme
+    raise KeyFileError("key", f"is a {type(key).__name__}", "pass a public key of this package")

@@ -1,0 +1,23 @@
+"""All schemes by name: their secret side. Nothing that aggregates may import this module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sensecrypt.crypto.ckks import secret as ckks
+from sensecrypt.crypto.paillier import secret as paillier
+from sensecrypt.crypto.scheme import SecretScheme
+from sensecrypt.errors import KeyFileError
+
+SECRET_SCHEMES: dict[str, SecretScheme[Any, Any]] = {
+    "paillier": paillier.SCHEME,
+    "ckks": ckks.SCHEME,
+}
+
+
+def secret_scheme_of(key: object) -> SecretScheme[Any, Any]:
+    """The scheme of a secret key; whatever is none is refused."""
+    for scheme in SECRET_SCHEMES.values():
+        if isinstance(key, scheme.key):
+            return scheme
+    raise KeyFileError("key", f"is a {type(key).__name__}", "pass a secret key of this package")

@@ -1,0 +1,157 @@
+"""Clients of one round of federated learning whose data is known: one model that all start from, each its own samples.
+
+Where `synthetic_client` draws a client with a model of its own, these share one, as in a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from sensecrypt import checks
+from sensecrypt.algo.sensitivity import sensitivity
+from sensecrypt.checks import IntVector
+from sensecrypt.errors import InvalidInput
+from sensecrypt.lab.attacks.observation import Observation, Samples
+from sensecrypt.lab.attacks.synthetic import Images, SyntheticClient
+from sensecrypt.models import get_vector, mean_gradient, set_vector
+
+Model = npt.NDArray[np.float32]
+
+
+def samples_at(images: Images, labels: IntVector, places: IntVector) -> Samples:
+    """Samples of a data set as networks take them: pixels in 0 … 1."""
+    return torch.from_numpy(images[places]).to(torch.float32).div_(255), torch.from_numpy(labels[places])
+
+
+def client_of_round(
+    build: Callable[[], nn.Module],
+    before: Model,
+    data: Samples,
+    *,
+    classes: int,
+    learning_rate: float,
+    public: Samples | None = None,
+) -> SyntheticClient:
+    """A client after one step on all of its batch: what it uploads gives the batch's mean gradient.
+
+    Args:
+        build: makes the network.
+        before: the model that the round starts from.
+        data: the batch.
+        classes: how many there are.
+        learning_rate: of the step.
+        public: labelled samples that the adversary has; none of them should be a client's.
+    """
+    network = build().eval()
+    set_vector(network, before)
+    gradient = mean_gradient(network, *data).astype(np.float64)
+    channels, height, width = data[0].shape[1:]
+    seen = Observation(
+        build=build,
+        before=before,
+        gradient=gradient,
+        samples=len(data[1]),
+        classes=classes,
+        public=public,
+        image_shape=(int(channels), int(height), int(width)),
+    )
+    return SyntheticClient(
+        observation=seen,
+        counts=np.bincount(data[1].numpy(), minlength=classes).astype(np.int64),
+        inputs=data[0],
+        labels=data[1],
+        gradient=gradient,
+        at_before=gradient,
+        sensitivity=sensitivity(before.astype(np.float64), gradient).astype(np.float64),
+        last_upload=np.zeros_like(gradient),
+        weights=(before - learning_rate * gradient).astype(np.float32),
+        scale=learning_rate,
+    )
+
+
+def after_local_steps(
+    network: nn.Module,
+    before: Model,
+    data: Samples,
+    *,
+    steps: int,
+    batch: int,
+    learning_rate: float,
+    rng: np.random.Generator,
+) -> Model:
+    """A client's model after gradient steps on batches of its data, in shuffled passes over it.
+
+    Args:
+        network: to compute with; its weights are overwritten.
+        before: where to start.
+        data: the client's samples.
+        steps: how many.
+        batch: samples per step.
+        learning_rate: of the steps.
+        rng: shuffles.
+    """
+    checks.whole("steps", steps, low=1)
+    set_vector(network, before)
+    network.eval()
+    parameters = list(network.parameters())
+    waiting = np.empty(0, dtype=np.int64)
+    for _ in range(steps):
+        if waiting.size == 0:
+            waiting = rng.permutation(len(data[1]))
+        chosen, waiting = torch.from_numpy(waiting[:batch]), waiting[batch:]
+        loss = nn.functional.cross_entropy(network(data[0][chosen]), data[1][chosen])
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+                parameter.sub_(learning_rate * gradient)
+    return get_vector(network)
+
+
+def mean_model(models: Sequence[Model], samples: Sequence[int]) -> Model:
+    """FedAvg: the mean of the clients' models, weighted by how many samples each has."""
+    if not models or len(models) != len(samples):
+        raise InvalidInput("samples", f"are {len(samples)} of {len(models)} models", "pass one number per model")
+    return np.average(models, axis=0, weights=samples).astype(np.float32)
+
+
+def own_classes(client: int, k: int, classes: int) -> list[int]:
+    """The k classes from number client · k on, cyclically: as `data.classes_per_client` gives them."""
+    return [(client * k + place) % classes for place in range(k)]
+
+
+def batches_of_few_classes(
+    labels: IntVector, clients: int, k: int, *, classes: int, samples: int, rng: np.random.Generator
+) -> list[IntVector]:
+    """Positions of each client's samples: one of every class not its own, the rest equally many of its k classes.
+
+    With all classes its own, a client has equally many of each. A class that runs out gives its holders what it has,
+    shared evenly. Clients never share a sample.
+
+    Args:
+        labels: of the data set.
+        clients: how many.
+        k: classes per client.
+        classes: how many there are.
+        samples: K of each client.
+        rng: deals the samples out.
+    """
+    checks.whole("k", k, low=1, high=classes)
+    many = (checks.whole("samples", samples, low=classes) - (classes - k)) // k
+    parts: list[list[IntVector]] = [[] for _ in range(clients)]
+    for label in range(classes):
+        pool = rng.permutation(np.flatnonzero(labels == label))
+        holders = [client for client in range(clients) if label in own_classes(client, k, classes)]
+        others = [client for client in range(clients) if client not in holders]
+        if pool.size < clients:
+            raise InvalidInput("labels", f"have {pool.size} samples of class {label}", f"pass at least {clients}")
+        for place, client in enumerate(others):
+            parts[client].append(pool[place : place + 1])
+        left = pool[len(others) :]
+        each = min(many, left.size // len(holders)) if holders else 0
+        for place, client in enumerate(holders):
+            parts[client].append(left[place * each : (place + 1) * each])
+    return [np.sort(np.concatenate(part)) for part in parts]

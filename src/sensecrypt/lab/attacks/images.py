@@ -1,0 +1,211 @@
+"""Images from gradients: DLG, iDLG and Inverting Gradients, each blind to what is hidden, aware of it or told its size.
+
+DLG        Zhu et al., Deep Leakage from Gradients, NeurIPS 2019.
+iDLG       Zhao et al., iDLG: Improved Deep Leakage from Gradients, 2020.
+inverting  Geiping et al., Inverting Gradients: How easy is it to break privacy in federated learning?, NeurIPS 2020.
+
+All take ĝ for the gradient of one batch of K images. After several local steps that is an approximation, the worse the
+more steps there were. Networks with batch normalisation are taken in evaluation mode: the attacker does not have the
+statistics of the client's batch. With nothing known an attack returns its random start.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from sensecrypt import checks
+from sensecrypt.errors import InvalidInput, NotApplicable
+from sensecrypt.lab.attacks.descent import Variables, best_descent, descend, sign_descent
+from sensecrypt.lab.attacks.image_labels import labels_from_counts
+from sensecrypt.lab.attacks.matching import Fill, Target, cosine_distance, guess_gradient, make_target, squared_error
+from sensecrypt.lab.attacks.observation import Observation
+from sensecrypt.lab.attacks.signs import sensitivity
+from sensecrypt.models import find_head
+
+Guess = tuple[torch.Tensor, torch.Tensor]  # images, and labels or their probabilities
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """What an attack believes that the client trained on, in no particular order.
+
+    Attributes:
+        images: (K, channels, height, width), float32; beyond 0 … 1 where the attack went there.
+        labels: (K,), int64.
+        loss: how well the gradient is matched, without regularisers: 0 is perfectly. Small does not mean right: with
+            fewer visible coordinates than pixels, many images match.
+    """
+
+    images: torch.Tensor
+    labels: torch.Tensor
+    loss: float
+
+
+def dlg(
+    observation: Observation, *, fill: Fill, generator: torch.Generator, steps: int = 300, restarts: int = 2
+) -> Reconstruction:
+    """Images and soft labels together, from a standard normal start, to the least squared error of the gradient.
+
+    Args:
+        observation: what the attacker sees.
+        fill: what it makes of hidden coordinates.
+        generator: for the starts.
+        steps: of L-BFGS, each up to 20 iterations; fewer once it is solved or stuck.
+        restarts: further starts while none has come near.
+    """
+    _check_effort(steps, restarts)
+    target = make_target(observation, fill)
+
+    def start() -> Variables:
+        logits = torch.randn(observation.samples, observation.classes, generator=generator, dtype=torch.float64)
+        return [_noise(observation, generator), logits]
+
+    def guess(images: torch.Tensor, logits: torch.Tensor) -> Guess:
+        return images, logits.softmax(dim=1)
+
+    (images, logits), value = _least_error(target, guess, start, steps=steps, restarts=restarts)
+    return Reconstruction(images.to(torch.float32), logits.argmax(dim=1), value)
+
+
+def idlg(
+    observation: Observation, *, fill: Fill, generator: torch.Generator, steps: int = 300, restarts: int = 2
+) -> Reconstruction:
+    """The labels from the last layer, then images alone as in `dlg`, with the same arguments.
+
+    Where the last layer shows no label (see `labels_from_head`) the attacker searches for it: this is `dlg`.
+    """
+    _check_effort(steps, restarts)
+    labels = labels_from_head(observation, fill)
+    if labels is None:
+        return dlg(observation, fill=fill, generator=generator, steps=steps, restarts=restarts)
+    known, target = labels, make_target(observation, fill)
+
+    def start() -> Variables:
+        return [_noise(observation, generator)]
+
+    (images,), value = _least_error(target, lambda images: (images, known), start, steps=steps, restarts=restarts)
+    return Reconstruction(images.to(torch.float32), known, value)
+
+
+def inverting(
+    observation: Observation,
+    *,
+    labels: Sequence[int] | torch.Tensor,
+    fill: Fill,
+    generator: torch.Generator,
+    steps: int = 4800,
+    restarts: int = 0,
+    tv: float = 1e-2,
+) -> Reconstruction:
+    """Images of known labels to the least 1 − cos(∇′, ∇) + tv · TV(x), inside the box [0, 1].
+
+    Args:
+        observation: what the attacker sees.
+        labels: (K,), from an attack on labels.
+        fill: what it makes of hidden coordinates.
+        generator: for the starts.
+        steps: of Adam on the sign of the gradient.
+        restarts: further starts; the best match of the gradient is kept.
+        tv: how much neighbouring pixels should be alike.
+    """
+    _check_effort(steps, restarts)
+    weight, known = checks.number("tv", tv, low=0), _labels(labels, observation)
+    target = make_target(observation, fill, dtype=torch.float32)  # Adam on signs has no use for more digits
+
+    def loss(images: torch.Tensor) -> torch.Tensor:
+        return cosine_distance(target, images, known) + weight * total_variation(images)
+
+    best, best_value = torch.empty(0), math.inf
+    for attempt in range(restarts + 1):
+        images = sign_descent(loss, _noise(observation, generator).to(torch.float32), steps=steps)
+        value = float(cosine_distance(target, images, known).detach())
+        if attempt == 0 or value < best_value:
+            best, best_value = images, value
+    return Reconstruction(best, known, best_value)
+
+
+def labels_from_head(observation: Observation, fill: Fill) -> torch.Tensor | None:
+    """The rule of iDLG: the classes whose rows of the last layer's weight gradient have the least sum.
+
+    Row c of one image is (p_c − 1[c = y]) · e with features e ≥ 0 behind a ReLU or sigmoid: only row y is negative.
+    For K images the K least rows are taken, as if no class came twice; iLRG counts properly.
+
+    With zero-fill hidden entries count as zeros. A mask-aware attacker takes the mean of what is visible of a row,
+    which has the row's sign, and, where a row is hidden, its bias, whose gradient is p_c − 1[c = y]. Should fewer than
+    K rows be seen to be negative, the others are among those of which nothing is visible: if just as many are missing,
+    they are these; else None.
+
+    Sizes without signs have no such sums. Where Γ tells sizes, labels are what the attack on labels by Γ finds, which
+    needs a bias; without one, None.
+    """
+    count, head = observation.samples, find_head(observation.model(), observation.classes)
+    if fill == "sensitivity":
+        return labels_from_counts(sensitivity(observation), count) if head.bias.size else None
+    if count > observation.classes:
+        problem = f"has {count} samples of {observation.classes} classes"
+        raise InvalidInput("observation", problem, "take inverting() with the labels of an attack on labels")
+    weight = observation.gradient[head.weight]
+    if fill == "zero-fill":
+        return torch.from_numpy(np.argsort(np.nan_to_num(weight, nan=0.0).sum(axis=1), kind="stable")[:count].copy())
+    seen = ~np.isnan(weight)
+    score = np.nan_to_num(weight, nan=0.0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+    score[~seen.any(axis=1)] = np.nan
+    if head.bias.size:
+        score = np.where(np.isnan(score), observation.gradient[head.bias], score)
+    least = [int(c) for c in np.argsort(score, kind="stable")[:count] if score[c] < 0]
+    missing, dark = count - len(least), np.flatnonzero(np.isnan(score))
+    if missing and dark.size != missing:
+        return None
+    return torch.tensor([*least, *dark[:missing].tolist()], dtype=torch.int64)
+
+
+def mean_image(observation: Observation) -> torch.Tensor:
+    """What a guess looks like: the mean of the public images, K times."""
+    if observation.public is None:
+        raise NotApplicable("observation", "has no public data", "give the adversary images of the same kind")
+    return observation.public[0].mean(dim=0).repeat(observation.samples, 1, 1, 1)
+
+
+def total_variation(images: torch.Tensor) -> torch.Tensor:
+    """Mean distance of pixels to the next below, plus that to the next on the right."""
+    down, right = images.diff(dim=2).abs(), images.diff(dim=3).abs()
+    return down.mean() + right.mean()
+
+
+def _least_error(
+    target: Target, guess: Callable[..., Guess], start: Callable[[], Variables], *, steps: int, restarts: int
+) -> tuple[Variables, float]:
+    """The variables whose guess has the least squared error, and that error.
+
+    Numbers whose sign is not known are matched without; the guess that comes of it tells the signs, and goes on with
+    these: an ordinary DLG from a start that is nearly there.
+    """
+    found, value = best_descent(
+        lambda *variables: squared_error(target, *guess(*variables)), start, steps=steps, restarts=restarts
+    )
+    if not target.sizes.numel():
+        return found, value
+    signed = target.signed_by(guess_gradient(target, *guess(*found)))
+    return descend(lambda *variables: squared_error(signed, *guess(*variables)), found, steps=steps)
+
+
+def _noise(observation: Observation, generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(observation.samples, *observation.image_shape, generator=generator, dtype=torch.float64)
+
+
+def _labels(labels: Sequence[int] | torch.Tensor, observation: Observation) -> torch.Tensor:
+    known = torch.as_tensor(labels, dtype=torch.int64)
+    if known.shape != (observation.samples,) or known.min() < 0 or known.max() >= observation.classes:
+        fix = f"pass {observation.samples} numbers of 0 … {observation.classes - 1}"
+        raise InvalidInput("labels", "are not one class for each image", fix)
+    return known
+
+
+def _check_effort(steps: int, restarts: int) -> None:
+    checks.whole("steps", steps, low=1)
+    checks.whole("restarts", restarts, low=0)

@@ -1,0 +1,31 @@
+"""An aggregator on its own, in a process that loads nothing else: for measuring its memory."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from sensecrypt.crypto.paillier.public import PublicKey
+from sensecrypt.crypto.scheme import Ciphertexts
+from sensecrypt.lab.bench.measure import peak_mb
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.messages import Upload
+from sensecrypt.protocol.receipts import TagBlinding
+from sensecrypt.protocol.round import Round
+from sensecrypt.types import Mask
+
+
+def aggregate_many(n: int, h: int, ciphertexts: Ciphertexts, clients: int, size: int) -> tuple[float, float]:
+    """Add as many uploads, each made when it is its turn; seconds, and by how many MB the peak memory grew."""
+    public = PublicKey(n, h)
+    round_ = Round("bench", 0, 0, "model", size, public.profile, dict.fromkeys(range(clients), 1 / clients))
+    everything = Mask.prefix(round_.blocks, size=size, block=round_.block)
+    before = peak_mb()
+    start = time.perf_counter()
+    total = RoundSum(round_, public)
+    for client in range(clients):
+        upload = Upload(client, everything, ciphertexts, np.empty(0, dtype=np.int64), TagBlinding())
+        total.add(upload.to_bytes(round_), sender=client)
+    total.close()
+    return time.perf_counter() - start, peak_mb() - before

@@ -1,0 +1,146 @@
+"""`sensecrypt bench clustering`: our clustering against scikit-learn's plain methods on the same sketches."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.cluster import AffinityPropagation, KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+
+from sensecrypt import checks
+from sensecrypt.algo.clustering import cluster_clients
+from sensecrypt.algo.merging import Matrix
+from sensecrypt.algo.sketching import sketch
+from sensecrypt.lab.bench.measure import in_own_process, median_seconds
+
+GROUPS, SKETCH_SIZE, NOISE = 6, 256, 0.3
+PLAIN_AP_LIMIT = 2_000
+ALEXNET = 124_534
+OURS, K_MEANS, PLAIN_AP = "sensecrypt", "k-means (scikit-learn, true k)", "affinity propagation (scikit-learn)"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one number of clients.
+
+    Attributes:
+        clients: how many sketches were clustered.
+        method: ours, or a plain one of scikit-learn.
+        seconds: that clustering took.
+        ratio: these seconds divided by ours on the same sketches.
+        peak_mb: of the process.
+        clusters: how many were found.
+        ari: adjusted Rand index to the true groups; None where the partition has none.
+        why: of our method, how the result came about.
+    """
+
+    clients: int
+    method: str
+    seconds: float
+    ratio: float
+    peak_mb: float
+    clusters: int
+    ari: float | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The rows, whose data they are of, and what making one sketch costs."""
+
+    data: str
+    sketch_seconds: float
+    sketch_parameters: int
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class RealData:
+    """Real sketches to cluster: of a data set that is split over clients."""
+
+    dataset: str
+    partition: str
+    model: str = ""
+
+
+def run(
+    sizes: Sequence[int],
+    *,
+    repeats: int,
+    seed: int,
+    on_step: Callable[[str], None],
+    real: RealData | None = None,
+) -> Report:
+    """Time a sketch, then every method at every number of clients, each in its own process.
+
+    Args:
+        sizes: numbers of clients.
+        repeats: of the sketch, whose median time is told.
+        seed: of the sketches and of clustering.
+        on_step: is told what is next.
+        real: what to sketch; None: synthetic groups.
+    """
+    vector = np.abs(np.random.default_rng(seed).standard_normal(ALEXNET))
+    sketching = median_seconds(lambda: sketch(vector, seed=bytes(16)), repeats=repeats)
+    rows: list[Row] = []
+    for clients in sizes:
+        on_step(f"sketches of {clients:,} clients")
+        sketches, truth = groups(clients, seed) if real is None else _real(real, clients, seed)
+        rows += _compare(sketches, truth, seed, on_step)
+    data = f"{GROUPS} synthetic groups" if real is None else f"{real.dataset}, {real.partition}"
+    return Report(data, sketching, ALEXNET, rows)
+
+
+def groups(clients: int, seed: int) -> tuple[Matrix, checks.IntVector]:
+    """Unit-length sketches of clients in equal groups, each client off its group's centre by `NOISE`."""
+    rng = np.random.default_rng(seed)
+    truth = np.arange(clients) % GROUPS
+    centres = rng.standard_normal((GROUPS, SKETCH_SIZE))
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    rows = centres[truth] + NOISE * rng.standard_normal((clients, SKETCH_SIZE)) / np.sqrt(SKETCH_SIZE)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True), truth
+
+
+def _real(real: RealData, clients: int, seed: int) -> tuple[Matrix, checks.IntVector | None]:
+    from sensecrypt.lab.bench.realsketches import real_sketches, true_clusters  # loads PyTorch: only where it is needed
+
+    sketches = real_sketches(real.dataset, clients, real.partition, seed=seed, model=real.model)
+    return sketches, true_clusters(clients, real.partition)
+
+
+def _compare(
+    sketches: Matrix, truth: checks.IntVector | None, seed: int, on_step: Callable[[str], None]
+) -> Iterator[Row]:
+    clients, ours = len(sketches), 0.0
+    for method in (OURS, K_MEANS, PLAIN_AP):
+        if method == PLAIN_AP and clients > PLAIN_AP_LIMIT:
+            continue  # minutes and gigabytes
+        if method == K_MEANS and (truth is None or truth.max() == 0):
+            continue  # there is no true k to tell it
+        on_step(f"{method}, {clients:,} clients")
+        cost = in_own_process(_cluster_once, method, sketches, truth, seed)
+        ours = cost.seconds if method == OURS else ours
+        yield Row(clients, method, cost.seconds, cost.seconds / ours, cost.peak_mb, *cost.result)
+
+
+def _cluster_once(
+    method: str, sketches: Matrix, truth: checks.IntVector | None, seed: int
+) -> tuple[float, tuple[int, float | None, str]]:
+    why, start = "", time.perf_counter()
+    if method == OURS:
+        found = cluster_clients(sketches, random_state=seed)
+        labels, why = found.labels, found.why
+    elif method == K_MEANS and truth is not None:
+        labels = KMeans(n_clusters=int(truth.max()) + 1, n_init=10, random_state=seed).fit(sketches).labels_
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            labels = AffinityPropagation(random_state=seed).fit(sketches).labels_
+    seconds = time.perf_counter() - start
+    ari = None if truth is None else float(adjusted_rand_score(truth, labels))
+    return seconds, (len(np.unique(labels)), ari, why)

@@ -1,0 +1,161 @@
+"""`sensecrypt bench projections`: what a bound on each client's norm by random projections would cost; it is not built.
+
+A challenge r of one sign per block is drawn after all uploads are in. The aggregator forms Σ_b r_b·C_b of one client's
+ciphertexts: one ciphertext, whose slots hold one projection each of the values at that slot of every block. The sum of
+their squares estimates the squared norm of the update, without a bias. What is blinded is combined in the same way,
+and the key server subtracts the same combination of the blinding values.
+
+Not built, because the key server would learn as many linear combinations of one client's update as a ciphertext has
+slots. With them it could confirm guesses, which blinded tags prevent; only a computation of two parties hides them.
+And the aggregator would keep uploads until the challenge is drawn, unless clients commit to them at the key server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+import gmpy2
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt.crypto.keys import generate_keypair
+from sensecrypt.crypto.paillier.public import PublicKey
+from sensecrypt.crypto.scheme import Ciphertexts, Ints
+from sensecrypt.lab.bench.protocol import Times
+from sensecrypt.models import build_model, get_vector
+from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.client import model_format, seal_model
+from sensecrypt.protocol.messages import Receipt, Upload
+from sensecrypt.protocol.pads import wrap
+from sensecrypt.protocol.round import Round
+from sensecrypt.types import Mask
+
+PROFILE: Final = "paillier-2048"
+ENCRYPTED, BLINDED = "encrypted", "blinded"
+_DRAWS = 200  # challenges of which the error is the root of the mean square
+_MEMBERS = 8
+
+Signs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to send an update, and one number of challenges.
+
+    Attributes:
+        way: `encrypted` whole, or `blinded` whole.
+        challenges: drawn per client.
+        add_seconds: of the aggregator, to add one upload to the sum: what it does anyhow.
+        project_seconds: of the aggregator, per client.
+        server_seconds: of the key server, per client.
+        extra_bytes: from aggregator to key server, per client.
+        kept_bytes: of one client's upload, which the aggregator keeps until the challenge is drawn.
+        projections: linear combinations of one client's update that the key server learns.
+        error: root mean square of the relative error of the norm.
+    """
+
+    way: str
+    challenges: int
+    add_seconds: float
+    project_seconds: float
+    server_seconds: float
+    extra_bytes: int
+    kept_bytes: int
+    projections: int
+    error: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """All ways and numbers of challenges, for one model."""
+
+    model: str
+    parameters: int
+    rows: list[Row]
+
+
+def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
+    """One client's upload, projected; medians. The update is the difference of two initial models, uneven as they are.
+
+    Args:
+        model: a name in the zoo.
+        challenges: how many are drawn per client, one table row each.
+        repeats: how often each step is timed.
+        seed: of the update and of the challenges, which a service would draw from the operating system.
+        on_step: told what is measured.
+    """
+    update = (get_vector(build_model(model, seed=seed)) - get_vector(build_model(model, seed=seed + 1))) / 10
+    rng, (public, secret) = np.random.default_rng(seed), generate_keypair(PROFILE)
+    public.prepare()
+    weights = dict.fromkeys(range(_MEMBERS), 1 / _MEMBERS)
+    round_ = Round("bench", 0, 0, "model", update.size, public.profile, weights)
+    values = model_format(round_).encode(update, round_.share(0))
+    rows = []
+    for way in (ENCRYPTED, BLINDED):
+        mask = Mask.prefix(round_.blocks if way == ENCRYPTED else 0, size=round_.size, block=round_.block)
+        sealed, other = (
+            seal_model(update, mask, round_, client=client, key=public, seed=bytes(32), padded=way == BLINDED)
+            for client in (0, 1)
+        )
+        upload, pad = Upload.from_bytes(sealed.upload, round_), Receipt.from_bytes(sealed.receipt, round_).pad
+        for many in challenges:
+            times = Times()
+            for repeat in range(repeats):
+                on_step(f"{way}, {many} challenge(s), repeat {repeat + 1} of {repeats}")
+                total = RoundSum(round_, public)
+                total.add(other.upload, sender=1)  # the first one costs less: it is multiplied by 1
+                times.of("add", total.add, sealed.upload, sender=0)
+                signs = rng.choice(np.array([-1, 1]), size=(many, round_.blocks))
+                if way == ENCRYPTED:
+                    sent = times.of("project", combine_ciphertexts, public, upload.ciphertexts, signs)
+                    found = times.of("server", secret.decrypt, sent, many * round_.block).reshape(many, -1)
+                else:
+                    sent = times.of("project", combine_values, upload.plain, signs, round_)
+                    hidden = times.of(
+                        "server", lambda pad=pad, signs=signs: combine_values(pad.values(round_), signs, round_)
+                    )
+                    found = wrap(sent - hidden, round_)
+                if not np.array_equal(found, combine_values(values, signs, round_)):
+                    raise AssertionError("the projections differ from those of the update")
+            extra = many * (
+                public.profile.ciphertext_bytes if way == ENCRYPTED else round_.block * public.profile.slot_bits // 8
+            )
+            middle = {step: median(each) for step, each in times.items()}
+            error = norm_error(values, many, round_, rng=rng)
+            timed = (middle["add"], middle["project"], middle["server"])
+            rows.append(Row(way, many, *timed, extra, len(sealed.upload), many * round_.block, error))
+    return Report(model, update.size, rows)
+
+
+def combine_ciphertexts(public: PublicKey, ciphertexts: Ciphertexts, signs: Signs) -> Ciphertexts:
+    """Per row of signs, the ciphertext of Σ_b r_b·v_b, slot by slot: a product per block, and one inverse."""
+    square, n = public.modulus_squared, public.modulus
+    pairs = public.parse("ciphertexts", ciphertexts)
+    combined = []
+    for row in signs.tolist():
+        products, total = {1: gmpy2.mpz(1), -1: gmpy2.mpz(1)}, gmpy2.mpz(0)
+        for sign, (x, u) in zip(row, pairs, strict=True):
+            products[sign] = products[sign] * x % square
+            total += sign * u
+        combined.append(int(products[1] * gmpy2.invert(products[-1], square) * (1 + total % n * n) % square))
+    return public.from_integers(combined)
+
+
+def combine_values(values: Ints, signs: Signs, round_: Round) -> Ints:
+    """The same of values: Σ_b r_b·v_b per slot, modulo a slot's width."""
+    whole = np.zeros(round_.blocks * round_.block, dtype=np.int64)
+    whole[: values.size] = values
+    return wrap(signs @ whole.reshape(round_.blocks, round_.block), round_)
+
+
+def norm_error(values: Ints, challenges: int, round_: Round, *, rng: np.random.Generator) -> float:
+    """Root mean square of the relative error of the norm from so many challenges."""
+    norm, errors = float(np.linalg.norm(values)), []
+    for _ in range(_DRAWS):
+        signs = rng.choice(np.array([-1, 1]), size=(challenges, round_.blocks))
+        found = combine_values(values, signs, round_).astype(np.float64)
+        errors.append(np.sqrt((found**2).sum() / challenges) / norm - 1)
+    return float(np.sqrt(np.mean(np.square(errors))))

@@ -1,0 +1,129 @@
+"""`sensecrypt bench sensitivity`: what each method's sensitivity costs (paper, "Comparison with FedML-HE")."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import nn
+
+from sensecrypt import checks
+from sensecrypt.algo.sensitivity import sensitivity
+from sensecrypt.client.jacobian import jacobian_as_published, jacobian_map
+from sensecrypt.client.training import warm_up
+from sensecrypt.lab.bench.measure import in_own_process, median_seconds, peak_mb
+from sensecrypt.models import build_model, get_vector, mean_gradient, parameter_count
+from sensecrypt.policies.maskcrypt import score
+
+PAPER_SAMPLES = 200
+PAPER_SECONDS = {"mlp": 17214.75, "alexnet": 42823.79}  # of FedML-HE, on five threads
+SHAPES = {"mlp": (1, 28, 28), "alexnet": (3, 32, 32)}
+HANDFUL = 200  # backward passes of the published loop that are timed
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure of sensitivity for all parameters, from the model and the samples on.
+
+    Attributes:
+        method: whose.
+        seconds: median on one core.
+        extrapolated: whether only a handful of passes was timed, and multiplied.
+        paper_seconds: the paper's figure for the same model and samples, if it has one.
+    """
+
+    method: str
+    seconds: float
+    extrapolated: bool = False
+    paper_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All methods on one model.
+
+    Attributes:
+        model: which.
+        parameters: how many it has.
+        samples: how many the sensitivity is measured on.
+        rows: one a method.
+        map_mb: by how much the memory of a process grows while it makes FedML-HE's map in our way.
+    """
+
+    model: str
+    parameters: int
+    samples: int
+    rows: list[Row]
+    map_mb: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """All models, and how many backward passes of the published loop were timed."""
+
+    repeats: int
+    timed_passes: int
+    models: list[Measured]
+
+
+def run(models: Sequence[str], *, samples: int, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
+    """Time everybody on every model, on one core."""
+    torch.set_num_threads(1)
+    warm_up()
+    return Report(repeats, HANDFUL, [_measure(name, samples, repeats, seed, on_step) for name in models])
+
+
+def _measure(name: str, samples: int, repeats: int, seed: int, on_step: Callable[[str], None]) -> Measured:
+    model, images, labels = _instance(name, samples, seed)
+    weights = get_vector(model)
+    exposed = get_vector(build_model(name, seed=seed + 1))
+    paper = PAPER_SECONDS[name] if samples == PAPER_SAMPLES else None
+    timed: dict[str, Callable[[], object]] = {
+        "FedML-HE, forward over backward pass": partial(jacobian_map, model, images, labels),
+        "SenseCrypt, |w·g|": lambda: sensitivity(weights, mean_gradient(model, images, labels)),
+        "MaskCrypt, (w_exp - w)·g": lambda: score(exposed, weights, mean_gradient(model, images, labels)),
+    }
+    on_step(f"{name}: FedML-HE's loop as published, {HANDFUL} passes of it")
+    published = samples * published_seconds(model, images[0], labels[0], repeats=repeats)
+    rows = [Row("FedML-HE, as published", published, extrapolated=True, paper_seconds=paper)]
+    for method, call in timed.items():
+        on_step(f"{name}: {method}")
+        rows.append(Row(method, median_seconds(call, repeats=repeats)))
+    on_step(f"{name}: memory")
+    grown = in_own_process(_map_memory, name, samples, seed).result
+    return Measured(name, weights.size, samples, rows, grown)
+
+
+def published_seconds(model: nn.Module, sample: torch.Tensor, label: torch.Tensor, *, repeats: int) -> float:
+    """What the published loop takes for one sample: one pass for the graph, then one a parameter.
+
+    Timed on parameters spread evenly over the model, since a pass to an early layer takes longer, and multiplied.
+    """
+    count = parameter_count(model)
+    handful = np.linspace(0, count - 1, HANDFUL).astype(np.int64)
+    none = np.empty(0, dtype=np.int64)
+
+    def seconds(parameters: checks.IntVector) -> float:
+        return median_seconds(partial(jacobian_as_published, model, sample, label, parameters), repeats=repeats)
+
+    graph = seconds(none)
+    return graph + max(0.0, seconds(handful) - graph) / HANDFUL * count
+
+
+def _instance(name: str, samples: int, seed: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    """A new network and noise: the time does not hang on what is learnt."""
+    rng = np.random.default_rng(seed)
+    images = torch.from_numpy(rng.random((samples, *SHAPES[name]), dtype=np.float32))
+    return build_model(name, seed=seed), images, torch.from_numpy(rng.integers(0, 10, samples))
+
+
+def _map_memory(name: str, samples: int, seed: int) -> tuple[float, float]:
+    torch.set_num_threads(1)
+    model, images, labels = _instance(name, samples, seed)
+    jacobian_map(model, images[:1], labels[:1])  # loads what PyTorch needs for it, whatever the size
+    before = peak_mb()
+    jacobian_map(model, images, labels)
+    return 0.0, peak_mb() - before

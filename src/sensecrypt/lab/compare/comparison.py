@@ -1,0 +1,225 @@
+"""Several methods in one scenario: the same data, devices and training, one row each.
+
+The paper's fairness rule holds unless it is switched off: MaskCrypt's mask is as large as the union of SenseCrypt's
+masks under the same preset and settings, if both take part.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from sensecrypt.client.problem import configured_problem
+from sensecrypt.config import RunConfig, to_settings
+from sensecrypt.errors import InvalidInput
+from sensecrypt.files import make_folder
+from sensecrypt.lab.bench.stock import stock_prices
+from sensecrypt.methods import Method
+from sensecrypt.models import DEFAULT_MODEL
+from sensecrypt.profiles import get_profile
+from sensecrypt.runs.folder import RunFolder
+from sensecrypt.simulation.calibration import measure_prices
+from sensecrypt.simulation.clock import Prices, RoundTime, total_seconds
+from sensecrypt.transports.local.result import Result
+from sensecrypt.transports.local.run import run_local
+
+VERSION = 1
+REPORT, TRAINING = "compare.json", "training"
+OnStep = Callable[[str, int, int], None]
+
+
+def compare(
+    scenario: str,
+    methods: Sequence[Method],
+    common: Mapping[str, Any],
+    folder: Path,
+    *,
+    crypto: str = "auto",
+    match_union: bool = True,
+    resume: bool = False,
+    on_step: OnStep | None = None,
+    training: Path | None = None,
+) -> dict[str, Any]:
+    """Run every method, and tell how each did.
+
+    Args:
+        scenario: its name, for the report.
+        methods: who takes part.
+        common: settings of all of them.
+        folder: where their runs and the report go.
+        crypto: `real`, `calibrated` or `auto`.
+        match_union: whether MaskCrypt's ratio follows SenseCrypt's union of masks.
+        resume: continue what is in `folder`.
+        on_step: told after each round: whose, its number, how many there are.
+        training: where training results are kept that other comparisons share; None: in `folder`, until its end.
+    """
+    settings = dict(common)
+    configs = {each.name: each.configure(settings, crypto) for each in methods}  # all mistakes before any work
+    if (folder / REPORT).exists() and not resume:
+        raise InvalidInput(str(folder), "holds a comparison already", "choose another folder, or add --resume")
+    problem = configured_problem(next(iter(configs.values())))
+    at_stock = any(each.stock(configs[each.name]) and each.policy != "plaintext" for each in methods)
+    stock = stock_prices() if at_stock else None
+    ours: dict[tuple[str, str, str], Prices] = {}
+    memo = training or folder / TRAINING
+    rows: dict[str, dict[str, Any]] = {}
+    unions: dict[tuple[str, ...], float] = {}
+    for method in sorted(methods, key=lambda each: each.policy != "sensecrypt"):
+        config = configs[method.name]
+        matched = match_union and method.policy == "maskcrypt" and "ratio" not in {**common, **method.settings}
+        if matched and method.variant in unions:
+            config = method.configure({**settings, "ratio": unions[method.variant]}, crypto)
+        own = problem if _same_problem(config, next(iter(configs.values()))) else None
+
+        def on_round(number: int, *_: float, name: str = method.name, rounds: int = config.rounds) -> None:
+            if on_step is not None:
+                on_step(name, number + 1, rounds)
+
+        if on_step is not None:
+            on_step(method.name, 0, config.rounds)
+        place = RunFolder(folder / method.slug)
+        going_on = resume and place.exists()
+        if going_on and to_settings(place.read_config()) != to_settings(config):
+            raise InvalidInput(str(place.path), "is a run with other settings", "choose another folder")
+        make_folder(memo)
+        prices = _our_prices(config, ours)
+        result = run_local(config, place, problem=own, resume=going_on, on_round=on_round, memo=memo, prices=prices)
+        if method.policy == "sensecrypt":
+            unions[method.variant] = result.union_share
+        rows[method.name] = _row(method, result, stock if method.stock(config) else None)
+    first = next(iter(configs.values()))
+    report = {
+        "version": VERSION,
+        "scenario": scenario,
+        "dataset": first.dataset,
+        "model": first.model or DEFAULT_MODEL[first.dataset],
+        "rounds": first.rounds,
+        "clients": first.clients,
+        "stock_prices": None if stock is None else vars(stock),
+        "rows": [rows[each.name] for each in methods],
+    }
+    RunFolder(folder).write(REPORT, json.dumps(report, indent=1).encode())
+    if training is None:
+        shutil.rmtree(memo, ignore_errors=True)
+    return report
+
+
+def has_begun(folder: Path) -> bool:
+    """Whether a comparison is there, finished or not."""
+    return (folder / REPORT).exists() or (folder / TRAINING).exists()
+
+
+def _our_prices(config: RunConfig, known: dict[tuple[str, str, str], Prices]) -> Prices | None:
+    """What a ciphertext of this run costs us: measured once, the same for all runs that encrypt alike."""
+    if config.crypto == "real" or config.policy == "plaintext":
+        return None
+    kind = (config.profile, config.key_mode, config.randomness)
+    if kind not in known:
+        known[kind] = measure_prices(
+            config.profile, shared_key=config.key_mode == "shared-key", ahead=config.randomness == "ahead"
+        )
+    return known[kind]
+
+
+def _same_problem(config: RunConfig, other: RunConfig) -> bool:
+    keys = ("dataset", "model", "clients", "partition", "seed")
+    return all(getattr(config, key) == getattr(other, key) for key in keys)
+
+
+def _row(method: Method, result: Result, prices: Prices | None) -> dict[str, Any]:
+    """One method's figures; with `prices`, its time is charged by them and by what ours costs beside."""
+    summary, config = result.summary(), result.config
+    encrypts = method.policy != "plaintext"
+    times = result.times(prices if encrypts else None)
+    rounds = [each for each in times if each.number >= 0]
+    return {
+        "name": method.name,
+        "policy": method.policy,
+        "preset": method.preset,
+        "settings": method.settings,
+        "device_seconds": total_seconds(times),
+        "device_seconds_ours": total_seconds(result.times()) if prices is not None and encrypts else None,
+        "setup_seconds": total_seconds(each for each in times if each.number < 0),
+        "implementation": "python-paillier" if prices is not None and encrypts else "ours",
+        "straggler_share": mean(each.straggler_share for each in rounds),
+        "bytes_up": summary["bytes_up"],
+        "bytes_down": summary["bytes_down"],
+        "accuracy_mean": summary["accuracy"],
+        "accuracy_min": min(result.accuracy),
+        "accuracy_max": max(result.accuracy),
+        "encrypted_share": summary["encrypted_share"],
+        "median_encrypted_share": _median_client(result),
+        "union_share": result.union_share,
+        "under_covered_share": _under_covered(result),
+        "coverage": summary["coverage"],
+        "crypto": config.crypto,
+        "ahead_seconds": _ahead(result),
+        "ratio": config.ratio,
+        "clusters": len(result.vectors),
+        "model_sha256": summary["model_sha256"],
+        "rounds": [_round_row(each, result) for each in rounds],
+        "timeline": _timeline(rounds[-1], config),
+    }
+
+
+def _median_client(result: Result) -> float:
+    """The mean encrypted share of the median client."""
+    shares: dict[int, list[float]] = {}
+    for record in result.played:
+        shares.setdefault(record["client"], []).append(record["encrypted_share"])
+    means = sorted(mean(each) for each in shares.values())
+    return means[(len(means) - 1) // 2]
+
+
+def _under_covered(result: Result) -> float:
+    """Mean share of what a cluster encrypted that fewer than `min_contributors` of its clients did."""
+    size = result.vectors[0].size
+    blocks = -(-size // min(get_profile(result.config.profile).slots, size))
+    served = [record for record in result.log if "server" in record and record.get("union_share")]
+    return float(mean([record["lonely_blocks"] / (record["union_share"] * blocks) for record in served] or [0.0]))
+
+
+def _ahead(result: Result) -> float:
+    """Device seconds a round that the busiest client spends on randomness before it; not in its time."""
+    spent = [
+        (record["ahead_seconds"] + record.get("order_ahead_seconds", 0.0))
+        / result.config.devices(record["round"])[record["client"]].speed
+        for record in result.played
+    ]
+    return max(spent, default=0.0)
+
+
+def _round_row(time: RoundTime, result: Result) -> dict[str, Any]:
+    records = [record for record in result.records if record["round"] == time.number]
+    accuracies = [record["accuracy"] for record in records]
+    played = [record for record in records if "left_out" not in record]
+    return {
+        "round": time.number,
+        "seconds": time.seconds,
+        "server_seconds": time.server_seconds,
+        "straggler_share": time.straggler_share,
+        "accuracy_mean": mean(accuracies),
+        "accuracy_min": min(accuracies),
+        "accuracy_max": max(accuracies),
+        "encrypted_share": mean(record["encrypted_share"] for record in played),
+        "encrypted_share_min": min(record["encrypted_share"] for record in played),
+        "bytes_up": sum(record["bytes_up"] for record in played),
+        "bytes_down": sum(record["bytes_down"] for record in played),
+        "client_seconds_min": min(time.client_seconds),
+        "client_seconds_mean": mean(time.client_seconds),
+        "client_seconds_max": max(time.client_seconds),
+    }
+
+
+def _timeline(time: RoundTime, config: RunConfig) -> list[dict[str, Any]]:
+    """What each client did in a round, in seconds of its own."""
+    devices = config.devices(time.number)
+    steps = ("train", "select", "encrypt", "upload", "wait", "download", "decrypt")
+    return [
+        {"client": client, "cpus": devices[client].cpus, **{step: getattr(each, step) for step in steps}}
+        for client, each in time.clients.items()
+    ]

@@ -1,0 +1,381 @@
+"""Attacks under extreme system heterogeneity: devices with 32 processors down to 1, each encrypting what it can.
+
+One round of nine clients that start from one model. What clients 1 to 8 encrypt is the answer of `select` to the
+paper's budget, which in a fleet of equal bandwidths is CPUs by the most CPUs; client 9 encrypts nothing. The paper does
+not say over which masks its two objectives are scaled, so shares are there for every reading (`normalise`), and attacks
+for the one of the spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import torch
+
+from sensecrypt.algo.budget import encryption_budgets
+from sensecrypt.algo.selection import Normalise, select
+from sensecrypt.data import load_dataset
+from sensecrypt.lab.assess.protection import Protection
+from sensecrypt.lab.assess.table import attack_rows
+from sensecrypt.lab.attacks.cohort import client_of_round, samples_at
+from sensecrypt.lab.attacks.ladder import ADVERSARIES
+from sensecrypt.lab.attacks.scores import score_labels
+from sensecrypt.lab.attacks.synthetic import SyntheticClient
+from sensecrypt.lab.drawing import sheet
+from sensecrypt.lab.experiments.charts import lines
+from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.models import build_model, get_vector
+from sensecrypt.rng import derive_rng, derive_seed
+from sensecrypt.types import BoolVector
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+READINGS: tuple[Normalise, ...] = get_args(Normalise)
+PAPERS = "zero-fill"  # the attacker of the paper
+SMALL, LARGE = "LeNet-5, MNIST", "ResNet-50, CIFAR-100"
+LOWEST = {SMALL: 0.031, LARGE: 0.057}  # of the paper's clients
+NEAR = 0.1  # of a share, relative: how far from the paper's it may be
+LEVEL = 0.01  # of a share, relative: what is no fall
+STATIC, NEARLY_STATIC = 0.1, 0.2  # spread of LeAcc over clients
+ENOUGH_LABELS = 100  # per client: with fewer, chance alone spreads LeAcc by more than `STATIC`
+LOWER = 0.3  # how far below client 9's LnAcc is significantly lower
+_LABELS = {SMALL: 10, LARGE: 100}
+_READS: dict[str, str] = {"all": "all masks", "budget": "masks within the budget", "feasible": "feasible masks"}
+_SETTINGS = {SMALL: ("lenet5", "mnist"), LARGE: ("resnet50", "cifar-100")}
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """Rounds of nine clients for either network, and the preset default beside."""
+    found = [Cell(f"lenet5-{run}", 9.0, partial(_round, spec, SMALL, run)) for run in range(spec["runs"])]
+    if spec["default_seeds"]:
+        found.append(Cell("lenet5-default", 2.0 * spec["default_seeds"], partial(_default_rows, spec)))
+    found += [Cell(f"resnet50-{run}", 600.0, partial(_round, spec, LARGE, run)) for run in range(spec["large_runs"])]
+    return found
+
+
+def _round(spec: Spec, network: str, run: int, _folder: Path) -> list[Row]:
+    """All nine clients: first what they encrypt, then what is found of them."""
+    torch.set_num_threads(1)
+    model, dataset = _SETTINGS[network]
+    seed, large = spec["first_seed"] + run, network == LARGE
+    data = load_dataset(dataset)
+    cpus = [float(each) for each in spec["cpus"]]
+    budgets = encryption_budgets([50.0] * len(cpus), cpus)
+    samples, many = spec["large_samples"] if large else spec["samples"], len(cpus) + 1
+    dealt = derive_rng(seed, "nine clients").permutation(len(data.train_labels))
+    shown = spec["large_attacks"] if large else spec["attacks"]
+    public = None
+    if "prototype" in shown:
+        rest, labels = dealt[many * samples :], data.train_labels
+        wanted = [rest[labels[rest] == label][: spec["public_per_class"]] for label in range(data.classes)]
+        public = samples_at(data.train_images, labels, np.concatenate(wanted))
+    build = partial(build_model, model, seed=derive_seed(seed, "model of nine clients"))
+    before = get_vector(build())
+    rows: list[Row] = []
+    for place in range(many):
+        own = dealt[place * samples : (place + 1) * samples]
+        client = client_of_round(
+            build,
+            before,
+            samples_at(data.train_images, data.train_labels, own),
+            classes=data.classes,
+            learning_rate=spec["learning_rate"],
+            public=public,
+        )
+        hidden = np.zeros(before.size, dtype=bool)
+        told: Row = {"network": network, "preset": "paper", "run": run, "cpus": 0.0}
+        if place < len(cpus):
+            told["cpus"] = cpus[place]
+            masks = {}
+            for reading in READINGS:
+                masks[reading], row = _selected(spec, client, float(budgets[place]), reading)
+                rows.append({**told, "kind": "share", "reading": reading, **row})
+            hidden = masks[spec["normalise"]]
+        rows += [{**told, "reading": spec["normalise"], **row} for row in _attacked(client, hidden, shown)]
+    return rows
+
+
+def _selected(spec: Spec, client: SyntheticClient, budget: float, reading: Normalise) -> tuple[BoolVector, Row]:
+    chosen = select(
+        client.sensitivity,
+        budget,
+        B=spec["B"],
+        C=spec["C"],
+        max_mi=spec["max_mi"],
+        weights=client.observation.before,
+        normalise=reading,
+        objective="balance",
+        on_infeasible="budget",
+        bins=spec["bins"],
+    )
+    hidden = chosen.mask.to_array()
+    row: Row = {"share": float(hidden.mean()), "budget": budget, "mi": chosen.mi, "decided_by": chosen.decided_by}
+    return hidden, {**row, "feasible": chosen.feasible}
+
+
+def _attacked(client: SyntheticClient, hidden: BoolVector, names: Sequence[str]) -> Iterator[Row]:
+    seen = client.observe(hidden, clear_sensitivity=True)
+    for name in ("prior", *names):
+        scores = score_labels(ADVERSARIES[name](seen), client.counts)
+        found: Row = {"kind": "attack", "adversary": name, "share": float(hidden.mean()), "seeds": 1}
+        yield {**found, "leacc": scores.leacc, "lnacc": scores.lnacc}
+
+
+def _default_rows(spec: Spec, _folder: Path) -> list[Row]:
+    """The preset default at some shares, and nothing encrypted. Real shares differ from wanted ones by a parameter."""
+    shares, cpus = spec["default_shares"], [float(each) for each in spec["cpus"]]
+    rows = attack_rows(
+        "lenet5",
+        "mnist",
+        samples=spec["samples"],
+        seeds=spec["default_seeds"],
+        first_seed=spec["first_seed"],
+        protections=[Protection("sensecrypt", "default", share, "plain") for share in shares],
+        attacks=spec["default_attacks"],
+    )
+    kept: list[Row] = []
+    for row in rows:
+        nearest = min(cpus, key=lambda each: abs(each / max(cpus) - row["share"]))
+        told: Row = {"kind": "attack", "network": SMALL, "preset": "default", "adversary": row["adversary"]}
+        told["cpus"] = 0.0 if row["policy"] == "plaintext" else nearest
+        kept.append({**told, **{key: row[key] for key in ("share", "seeds", "leacc", "lnacc")}})
+    return kept
+
+
+def draw(rows: Rows) -> Figure:
+    """What every client encrypts by each reading; then every attacker along the clients."""
+    networks = list(dict.fromkeys((row["network"], row["preset"]) for row in rows))
+    figure, panels = sheet(
+        "Attacks under extreme system heterogeneity",
+        panels=3 * len(networks),
+        columns=3,
+        size=(17, 3.6 * len(networks)),
+    )
+    for place, (network, preset) in enumerate(networks):
+        shares, *others = panels[3 * place : 3 * place + 3]
+        own = [row for row in rows if (row["network"], row["preset"], row["kind"]) == (network, preset, "attack")]
+        devices = sorted({row["cpus"] for row in own}, key=lambda cpus: -cpus)
+        named = [_called(own, cpus) for cpus in devices]
+        _draw_shares(shares, rows, network, preset, devices)
+        for axes, key, label in zip(others, ("leacc", "lnacc"), ("LeAcc", "LnAcc"), strict=True):
+            series = {}
+            for adversary in dict.fromkeys(row["adversary"] for row in own):
+                at = [cpus for cpus in devices if _rows(own, network, preset, adversary, cpus)]
+                means = [_mean(_rows(own, network, preset, adversary, cpus), key) for cpus in at]
+                series[adversary] = ([float(devices.index(cpus)) for cpus in at], means)
+            lines(axes, series, xlabel="", ylabel=label)
+            axes.set_xticks(range(len(devices)), named, fontsize=8)
+            axes.set(title=f"{network}, preset {preset}", ylim=(0, 1.05))
+            axes.legend(fontsize=7, loc="lower left" if key == "leacc" else "best")
+    return figure
+
+
+def _draw_shares(axes: Axes, rows: Rows, network: str, preset: str, devices: Sequence[float]) -> None:
+    if preset != "paper":
+        axes.axis("off")
+        return
+    clients = [cpus for cpus in devices if cpus]
+    at = [float(devices.index(cpus)) for cpus in clients]
+    series = {
+        f"normalised over {_READS[reading]}": (at, [100 * share for share in _shares(rows, network, reading)])
+        for reading in READINGS
+    }
+    series["budget"] = (at, [100 * cpus / max(clients) for cpus in clients])
+    lines(axes, series, xlabel="CPUs", ylabel="encrypted, %")
+    axes.axhline(100 * LOWEST[network], color="grey", linestyle="--", linewidth=1, label="the paper's lowest")
+    axes.set_xticks(at, [f"{cpus:g}" for cpus in clients], fontsize=8)
+    axes.set(title=f"{network}: what clients encrypt", yscale="log")
+    axes.set_yticks([1, 3, 10, 30, 100], ["1", "3", "10", "30", "100"])
+    axes.minorticks_off()
+    axes.legend(fontsize=7)
+
+
+def judge(rows: Rows) -> list[Verdict]:
+    """The paper's statements for its attacker, then the same for stronger ones."""
+    verdicts = []
+    for network in dict.fromkeys(row["network"] for row in rows):
+        devices = _devices(rows, network)
+        exists = [_mean(_rows(rows, network, "paper", PAPERS, cpus), "leacc") for cpus in devices]
+        counted = [_mean(_rows(rows, network, "paper", PAPERS, cpus), "lnacc") for cpus in devices]
+        open_, guess = (_pair(_rows(rows, network, "paper", who, 0.0)) for who in (PAPERS, "prior"))
+        beside = f"no encryption {open_[0]:.2f}/{open_[1]:.2f}, guessing {guess[0]:.2f}/{guess[1]:.2f}"
+        verdicts += list(_ratios(rows, network))
+        verdicts.append(_static(rows, network, exists, beside))
+        verdicts.append(
+            Verdict(
+                f"{network}: LnAcc is significantly lower than client 9's (no encryption), however low the ratio",
+                f"{_along(counted)} from the fastest to the slowest client (significantly: by at least {LOWER:.2f}); "
+                f"{beside}",
+                "reproduced" if max(counted) <= open_[1] - LOWER else "not reproduced",
+            )
+        )
+        verdicts.append(_stronger(rows, network, devices, open_[1], guess))
+    return [*verdicts, *_default(rows)]
+
+
+def _static(rows: Rows, network: str, exists: Sequence[float], beside: str) -> Verdict:
+    labels = _LABELS[network] * len({row["run"] for row in _rows(rows, network, "paper", PAPERS, 0.0)})
+    spread = max(exists) - min(exists)
+    outcome: Outcome = "not reproduced"
+    if labels < ENOUGH_LABELS:
+        outcome = "too little to tell"
+    elif spread <= NEARLY_STATIC:
+        outcome = "reproduced" if spread <= STATIC else "reproduced in shape"
+    return Verdict(
+        f"{network}: LeAcc remains almost static, however low the ratio",
+        f"{_along(exists)} from the fastest to the slowest client, {labels} labels each, a spread of {spread:.2f} "
+        f"(static: at most {STATIC:.2f}; in shape: at most {NEARLY_STATIC:.2f}; too little to tell: fewer than "
+        f"{ENOUGH_LABELS} labels); {beside}",
+        outcome,
+    )
+
+
+def _ratios(rows: Rows, network: str) -> Iterator[Verdict]:
+    """Whether the share falls from client to client, by the spec's reading; then what the reading changes."""
+    used = next(row["reading"] for row in rows if row["network"] == network and row["kind"] == "attack")
+    shares, lowest = _shares(rows, network, used), LOWEST[network]
+    budgets = [_mean_of(_chosen(rows, network, used, cpus), "budget") for cpus in _devices(rows, network)]
+    falls = all(later < (1 - LEVEL) * earlier for earlier, later in pairwise(shares))
+    rises = any(later > (1 + LEVEL) * earlier for earlier, later in pairwise(shares))
+    outcome: Outcome = "not reproduced"
+    if falls and abs(shares[-1] - lowest) <= NEAR * lowest:
+        outcome = "reproduced"
+    elif not rises and shares[-1] < shares[0] / 2:
+        outcome = "reproduced in shape"
+    beyond = f"; a budget of 1/{round(1 / budgets[-1])} allows no {lowest:.1%}" if lowest > budgets[-1] * 1.01 else ""
+    yield Verdict(
+        f"{network}: the HE ratio falls with the CPUs among clients 1-8, down to {lowest:.1%}",
+        f"{_percents(shares)} (objectives normalised over {_READS[used]}); {_infeasible(rows, network, used)}{beyond}. "
+        f"Reproduced: falls at every step by more than {LEVEL:.0%} of itself and ends within {NEAR:.0%} of "
+        f"{lowest:.1%}; in shape: never rises by more than {LEVEL:.0%} of itself and ends below half of its start",
+        outcome,
+    )
+    words = "; ".join(f"{_READS[reading]}: {_percents(_shares(rows, network, reading))}" for reading in READINGS)
+    apart = [
+        max(values) - min(values)
+        for values in zip(*(_shares(rows, network, reading) for reading in READINGS), strict=True)
+    ]
+    where = _devices(rows, network)[int(np.argmax(apart))]
+    yield Verdict(
+        f"(ours) {network}: does it matter over which masks the objectives are normalised?",
+        f"{words}; at most {max(apart):.1%} of the model apart, with {where:g} CPUs",
+        "beyond",
+    )
+
+
+def _stronger(rows: Rows, network: str, devices: Sequence[float], plain: float, guess: tuple[float, float]) -> Verdict:
+    own = [row for row in _attacks(rows) if row["network"] == network and row["preset"] == "paper" and row["cpus"]]
+    names = [name for name in dict.fromkeys(row["adversary"] for row in own) if name not in ("prior", PAPERS)]
+    found = {name: [_mean(_rows(rows, network, "paper", name, cpus), "lnacc") for cpus in devices] for name in names}
+    words = "; ".join(f"{name} {_along(values)}" for name, values in found.items())
+    broken = max(max(values) for values in found.values()) > plain - LOWER
+    return Verdict(
+        f"(ours) {network}: does the same hold against stronger attackers?",
+        f"LnAcc from the fastest to the slowest client: {words}; guessing {guess[1]:.2f}",
+        "not reproduced" if broken else "beyond",
+    )
+
+
+def _default(rows: Rows) -> Iterator[Verdict]:
+    own = [row for row in _attacks(rows) if row["preset"] == "default" and row["cpus"]]
+    if not own:
+        return
+    guess = _pair(_rows(rows, SMALL, "default", "prior", 0.0))[1]
+    for who, inside in (("the aggregator alone", False), ("the aggregator with a member of the cluster", True)):
+        seen = [row for row in own if (row["adversary"] == "collusion") == inside and row["adversary"] != "prior"]
+        if not seen:
+            continue
+        found = [
+            max((row for row in seen if row["cpus"] == cpus), key=lambda row: row["lnacc"])
+            for cpus in sorted({row["cpus"] for row in seen}, reverse=True)
+        ]
+        words = ", ".join(f"{row['lnacc']:.2f} at {row['share']:.1%} ({row['adversary']})" for row in found)
+        yield Verdict(
+            f"(ours) preset default, with a secret order: is {who} kept at guessing, however low the ratio?",
+            f"LnAcc of the best attacker {words}; guessing {guess:.2f}",
+            "beyond" if max(row["lnacc"] for row in found) <= guess + 0.05 else "not reproduced",
+        )
+
+
+def _attacks(rows: Rows) -> list[Any]:
+    return [row for row in rows if row["kind"] == "attack"]
+
+
+def _rows(rows: Rows, network: str, preset: str, adversary: str, cpus: float) -> list[Any]:
+    wanted = (network, preset, adversary, cpus)
+    own = _attacks(rows)
+    return [row for row in own if (row["network"], row["preset"], row["adversary"], row["cpus"]) == wanted]
+
+
+def _chosen(rows: Rows, network: str, reading: str, cpus: float) -> list[Any]:
+    """What `select` answered to clients with so many CPUs, run by run."""
+    own = [row for row in rows if row["kind"] == "share" and row["network"] == network]
+    return [row for row in own if (row["reading"], row["cpus"]) == (reading, cpus)]
+
+
+def _devices(rows: Rows, network: str) -> list[float]:
+    """CPUs of clients 1 to 8, most first."""
+    own = [row for row in _attacks(rows) if (row["network"], row["preset"]) == (network, "paper")]
+    return sorted({row["cpus"] for row in own if row["cpus"]}, reverse=True)
+
+
+def _shares(rows: Rows, network: str, reading: str) -> list[float]:
+    """The mean over runs, client by client."""
+    return [_mean_of(_chosen(rows, network, reading, cpus), "share") for cpus in _devices(rows, network)]
+
+
+def _infeasible(rows: Rows, network: str, reading: str) -> str:
+    devices = _devices(rows, network)
+    every = [row for cpus in devices for row in _chosen(rows, network, reading, cpus)]
+    without = [cpus for cpus in devices if not all(row["feasible"] for row in _chosen(rows, network, reading, cpus))]
+    many = sum(not row["feasible"] for row in every)
+    if not many:
+        return f"some mask meets all constraints for each of {len(every)} clients"
+    which = ", ".join(f"{cpus:g}" for cpus in without)
+    return (
+        f"no mask meets all constraints for {many} of {len(every)} clients (with {which} CPUs), which then encrypt "
+        "their whole budget"
+    )
+
+
+def _mean(rows: Sequence[Any], key: str) -> float:
+    return float(np.average([row[key] for row in rows], weights=[row["seeds"] for row in rows]))
+
+
+def _mean_of(rows: Sequence[Any], key: str) -> float:
+    return float(np.mean([row[key] for row in rows]))
+
+
+def _pair(rows: Sequence[Any]) -> tuple[float, float]:
+    return _mean(rows, "leacc"), _mean(rows, "lnacc")
+
+
+def _called(rows: Rows, cpus: float) -> str:
+    share = 100 * _mean_of([row for row in rows if row["cpus"] == cpus], "share")
+    return f"{cpus:g} CPU{'s' * (cpus > 1)}\n{share:.3g} %" if cpus else "no\nHE"
+
+
+def _along(values: Sequence[float]) -> str:
+    return " ".join(f"{value:.2f}" for value in values)
+
+
+def _percents(values: Sequence[float]) -> str:
+    return " ".join(f"{100 * value:.1f}" for value in values) + " %"
+
+
+ITEM = Item(
+    "extreme-devices",
+    "Attack results under extreme system heterogeneity",
+    "Figure 6",
+    lambda spec: ["mnist", "cifar-100"] if spec["large_runs"] else ["mnist"],
+    cells,
+    draw,
+    judge,
+)

@@ -1,0 +1,248 @@
+"""Our own: what protection costs. Device seconds of a round beside what adversaries find at the weakest client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sensecrypt.data import load_dataset
+from sensecrypt.lab.assess.labels import COLLUSION, NAMES, LabelSetting, label_rows
+from sensecrypt.lab.assess.protection import Protection
+from sensecrypt.lab.compare.comparison import compare
+from sensecrypt.lab.compare.scenarios import scenario_settings
+from sensecrypt.lab.drawing import colour_of, log_axis, number, sheet
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
+from sensecrypt.methods import parse_methods
+from sensecrypt.models import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PAPER, OURS, PLAIN = "preset paper, python-paillier", "our default", "our default, rest plain"
+ALONE = tuple(name for name in NAMES if name not in ("prior", COLLUSION))
+NOTHING = 0.02  # of LnAcc above the prior that counts as nothing, besides what chance explains
+CLEAR = 0.25  # of LnAcc below the open client's that counts as less
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """A family each, with its own plaintext run."""
+    each = 4.0 * spec["rounds"] + 0.4 * spec["seeds"]
+    return [
+        Cell(name, 20.0 + len(_contestants(spec, family)) * each, partial(_measure, spec, family))
+        for name, family in (("paper", PAPER), ("ours", OURS), ("plain", PLAIN))
+    ]
+
+
+def _contestants(spec: Spec, family: str) -> dict[str, str]:
+    """What to run, by how the picture calls it."""
+    if family == PAPER:
+        fixed = {f"{share:.0%} each": f"high_sensitivity@paper+ratio={share}" for share in spec["shares"]}
+        return {**fixed, "budgets": "sensecrypt@paper", "everything": "full"}
+    rest = "+rest=plain" if family == PLAIN else ""
+    graces = {f"{grace:g} s": f"sensecrypt+slack=0+grace={grace}{rest}" for grace in spec["graces"]}
+    return (
+        graces if family == PLAIN else {"pads alone": "plaintext+rest=padded", **graces, "everything": "full@default"}
+    )
+
+
+def _measure(spec: Spec, family: str, folder: Path) -> list[Row]:
+    explicit = {key: spec[key] for key in ("rounds", "local_epochs", "seed")}
+    settings = scenario_settings(spec["scenario"], spec["dataset"], explicit)
+    points = _contestants(spec, family)
+    methods = parse_methods(",".join(["plaintext", *points.values()]), "default")
+    report = compare("frontier", methods, settings, folder, crypto="calibrated", resume=True)
+    plain = report["rows"][0]["rounds"][-1]["seconds"]
+    rows: list[Row] = []
+    known: dict[Protection, list[dict[str, Any]]] = {}
+    for point, row in zip(points, report["rows"][1:], strict=True):
+        share = min(each["encrypted_share_min"] for each in row["rounds"])
+        # fixed shares: what sensecrypt chooses of them
+        policy = row["policy"] if row["policy"] in ("full", "plaintext") else "sensecrypt"
+        protection = Protection(policy, row["preset"], round(share, 3), row["settings"].get("rest"))
+        if protection not in known:
+            known[protection] = _attack(spec, protection)
+        seconds = row["rounds"][-1]["seconds"]
+        where: Row = {
+            "family": family,
+            "point": point,
+            "seconds": seconds,
+            "times_plaintext": seconds / plain,
+            "weakest_share": share,
+            "encrypted_share": row["encrypted_share"],
+        }
+        rows += [{**where, **{key: found[key] for key in _FIGURES}} for found in known[protection]]
+    return rows
+
+
+_FIGURES = ("adversary", "policy", "preset", "rest", "seeds", "leacc", "lnacc", "lnacc_half", "irec", "irec_half")
+
+
+def _attack(spec: Spec, protection: Protection) -> list[dict[str, Any]]:
+    """Rows of the protection and, for comparison, of the open client."""
+    data = load_dataset(spec["dataset"])
+    setting = LabelSetting(
+        model=DEFAULT_MODEL[spec["dataset"]],
+        images=data.train_images,
+        labels=data.train_labels,
+        classes=data.classes,
+        samples=spec["samples"],
+        protections=[protection],
+    )
+    seeds = {"seeds": spec["seeds"], "first_seed": spec["first_seed"]}
+    return label_rows(setting, distributions=[spec["distribution"]], **seeds, workers=2)
+
+
+def _points(rows: Rows, family: str) -> list[dict[str, Any]]:
+    """One entry a point: its cost, and the LnAcc of each adversary."""
+    points: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["family"] == family and not _is_open(row):
+            entry = points.setdefault(row["point"], {**row, "found": {}})
+            entry["found"][row["adversary"]] = row["lnacc"]
+            entry.setdefault("half", {})[row["adversary"]] = row["lnacc_half"] or 0.0
+    return list(points.values())
+
+
+def _best(point: dict[str, Any], names: Sequence[str]) -> float:
+    return float(max(point["found"][name] for name in names if name in point["found"]))
+
+
+def _strongest(point: dict[str, Any], names: Sequence[str]) -> str:
+    """The figure, and who reaches it if that is a question."""
+    best = _best(point, names)
+    who = next(name for name in names if point["found"].get(name) == best)
+    return f"{best:.2f}" if len(names) == 1 or best == point["found"]["prior"] else f"{best:.2f} ({who})"
+
+
+def _prior(rows: Rows) -> float:
+    return float(next(row["lnacc"] for row in rows if row["adversary"] == "prior"))
+
+
+def _open(rows: Rows) -> float:
+    return float(max(row["lnacc"] for row in rows if _is_open(row)))
+
+
+def _is_open(row: Mapping[str, Any]) -> bool:
+    return (row["policy"], row["rest"]) == ("plaintext", "plain")
+
+
+PANELS = {
+    "the paper's attacker (zero-fill)": ("zero-fill",),
+    "strongest aggregator alone": ALONE,
+    "strongest aggregator with a member": (*ALONE, COLLUSION),
+}
+
+
+def draw(rows: Rows) -> Figure:
+    """Labels found against cost, a panel an adversary; points tell what the weakest client encrypts."""
+    figure, panels = sheet(
+        "What protection costs: labels found against the length of a round", panels=3, size=(12.5, 4.6), columns=3
+    )
+    families = [family for family in (PAPER, OURS, PLAIN) if _points(rows, family)]
+    every = [1.0, *(row["times_plaintext"] for row in rows)]
+    prior, plain = _prior(rows), _open(rows)
+    for axes, (heading, names) in zip(panels, PANELS.items(), strict=True):
+        log_axis(axes, "x", every)
+        axes.axhline(prior, color="black", linestyle="--", linewidth=1.2, label="prior")
+        axes.plot([1.0], [plain], "*", color="black", markersize=10, label="plaintext")
+        for place, family in enumerate(families):
+            points = sorted(_points(rows, family), key=lambda point: float(point["times_plaintext"]))
+            x, y = [p["times_plaintext"] for p in points], [_best(p, names) for p in points]
+            axes.plot(x, y, "o-", color=colour_of(place), markersize=5, linewidth=1, label=family)
+            _tell_shares(axes, points, x, y, colour_of(place))
+        axes.set(title=heading, xlabel="seconds of a round, times plaintext", ylim=(-0.06, 1.12))
+        axes.grid(visible=True)
+    panels[0].set_ylabel("LnAcc at the weakest client (mean)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    return figure
+
+
+def _tell_shares(
+    axes: Axes, points: Sequence[dict[str, Any]], x: Sequence[float], y: Sequence[float], colour: str
+) -> None:
+    """What the weakest client encrypts, above and below in turn; where points are dense, not at each."""
+    told: list[tuple[float, str]] = []
+    for point, across, up in zip(points, x, y, strict=True):
+        words = f"{point['weakest_share']:.0%}"
+        if told and (across < 1.3 * told[-1][0] or words == told[-1][1]):
+            continue
+        shift = (0, 5 if len(told) % 2 == 0 else -12)
+        axes.annotate(words, (across, up), shift, textcoords="offset points", ha="center", fontsize=8, color=colour)
+        told.append((across, words))
+
+
+def judge(rows: Rows) -> list[Verdict]:
+    """What each family leaves to whom, and at what cost."""
+    paper, ours, bare = (_points(rows, family) for family in (PAPER, OURS, PLAIN))
+    prior, plain = _prior(rows), _open(rows)
+    reference = f"prior {prior:.2f}, plaintext {plain:.2f}"
+    partly = [point for point in paper if point["weakest_share"] < 1]
+    most, half = max(_best(each, ("zero-fill",)) for each in partly), (prior + plain) / 2
+    whole = [point for point in ours if point["weakest_share"] > 0.999]
+    pads = next(point for point in ours if point["weakest_share"] == 0)
+    cheapest = min((point["times_plaintext"] for point in whole), default=float("inf"))
+    papers = min(point["times_plaintext"] for point in paper)
+    dearest = max(point["times_plaintext"] for point in paper)
+
+    def told(points: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+        return ", ".join(f"{each['weakest_share']:.0%}: {_strongest(each, names)}" for each in points)
+
+    return [
+        Verdict(
+            "preset paper: does the paper's attacker find less than half as much as in the open at every share?",
+            f"LnAcc of zero-fill, {reference}; {told(partly, ('zero-fill',))}",
+            "reproduced" if most < half else "reproduced in shape" if most <= plain - CLEAR else "not reproduced",
+        ),
+        Verdict(
+            "preset paper: is every aggregator left with guessing at some share below 100 %?",
+            f"LnAcc of the strongest, {reference}; {told(partly, ALONE)}",
+            "reproduced" if any(_hidden(point, ALONE, prior) for point in partly) else "not reproduced",
+        ),
+        Verdict(
+            "our default: is everybody, an aggregator with a member of the cluster included, left with guessing at "
+            "every deadline?",
+            f"LnAcc, {reference}; {told(ours, (*ALONE, COLLUSION))}",
+            "beyond" if all(_hidden(point, (*ALONE, COLLUSION), prior) for point in ours) else "not reproduced",
+        ),
+        Verdict(
+            "our default with a plain rest: and there?",
+            f"LnAcc, {reference}; alone {told(bare, ALONE)}; with a member {told(bare, (COLLUSION,))}",
+            "beyond" if all(_hidden(point, (*ALONE, COLLUSION), prior) for point in bare) else "not reproduced",
+        ),
+        Verdict(
+            "what do pads cost, and nothing encrypted?",
+            f"{pads['times_plaintext']:.2f} times plaintext",
+            "beyond" if _hidden(pads, (*ALONE, COLLUSION), prior) else "not reproduced",
+        ),
+        Verdict(
+            "does everything encrypted by our default cost less than a part by preset paper?",
+            f"100 % at {number(cheapest)} times plaintext; preset paper from {number(papers)} times "
+            f"({min(p['weakest_share'] for p in paper):.0%}) to {number(dearest)} times (100 %)",
+            "beyond" if cheapest < papers else "not reproduced",
+        ),
+    ]
+
+
+def _hidden(point: dict[str, Any], names: Sequence[str], prior: float) -> bool:
+    """Whether nobody does better than guessing, beyond what chance explains."""
+    half = point["half"]
+    return all(
+        point["found"][name] - prior <= max(NOTHING, half[name] + half["prior"])
+        for name in names
+        if name in point["found"]
+    )
+
+
+ITEM = Item(
+    "frontier",
+    "Cost against protection of both presets",
+    "",
+    lambda spec: [spec["dataset"]],
+    cells,
+    draw,
+    judge,
+)

@@ -1,0 +1,91 @@
+"""Appendix C: one mask for all makes slow clients wait for nobody and everybody wait for them."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sensecrypt.lab.compare.comparison import compare
+from sensecrypt.lab.compare.scenarios import scenario_settings
+from sensecrypt.lab.drawing import sheet
+from sensecrypt.lab.experiments.charts import bars
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
+from sensecrypt.methods import parse_methods
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SIMILAR = 1.25  # times the fastest client's time
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """One comparison: the training is the same for every budget."""
+    return [Cell("budgets", 40.0 * spec["rounds"] * spec["local_epochs"], partial(_measure, spec))]
+
+
+def _measure(spec: Spec, folder: Path) -> list[Row]:
+    text = ",".join(f"maskcrypt@paper+ratio={budget}" for budget in spec["budgets"])
+    explicit = {key: spec[key] for key in ("rounds", "local_epochs", "seed")}
+    settings = scenario_settings("imbalance", spec["dataset"], explicit)
+    report = compare("imbalance", parse_methods(text, "paper"), settings, folder, resume=True)
+    return [
+        {"budget": budget, "client": client["client"] + 1, "cpus": client["cpus"]}
+        | {"he_seconds": client["encrypt"] + client["decrypt"]}
+        for budget, row in zip(spec["budgets"], report["rows"], strict=True)
+        for client in row["timeline"]
+    ]
+
+
+def draw(rows: Rows) -> Figure:
+    """HE time of each client, budget by budget."""
+    figure, [axes] = sheet("HE time of each client under one mask for all", panels=1, size=(9, 4.2))
+    budgets = sorted({row["budget"] for row in rows})
+    clients = sorted({row["client"] for row in rows})
+    seconds = {(row["budget"], row["client"]): row["he_seconds"] for row in rows}
+    cpus = {row["client"]: row["cpus"] for row in rows}
+    groups = [f"client {client}\n{cpus[client]:g} CPUs" for client in clients]
+    series = {f"{budget:.0%} encrypted": [seconds[budget, client] for client in clients] for budget in budgets}
+    bars(axes, groups, series, ylabel="seconds a round on the device")
+    return figure
+
+
+def judge(rows: Rows) -> list[Verdict]:
+    """How much more the fastest and the slowest client pay for the largest budget."""
+    low, high = (end(row["budget"] for row in rows) for end in (min, max))
+    seconds = {(row["budget"], row["client"]): row["he_seconds"] for row in rows}
+    fast, slow = (end(row["client"] for row in rows) for end in (min, max))
+    first, last = (seconds[high, client] / seconds[low, client] for client in (fast, slow))
+    gap_low, gap_high = (seconds[budget, slow] - seconds[budget, fast] for budget in (low, high))
+    apart = seconds[low, slow] / seconds[low, fast]
+    return [
+        Verdict(
+            "at 10 % the clients' HE times are not significantly different",
+            f"client {slow} takes {apart:.1f} times client {fast}'s time at {low:.0%}: work is divided by CPUs; "
+            f"similar: at most {SIMILAR:g} times, in shape: at most 2",
+            "reproduced" if apart <= SIMILAR else "reproduced in shape" if apart <= 2 else "not reproduced",
+        ),
+        Verdict(
+            "10 % to 90 %: the slowest client's HE time rises more than 10 times, the fastest's less than 5 times",
+            f"{first:.1f} times (client {fast}) and {last:.1f} times (client {slow}): work is proportional to the mask "
+            f"on every device",
+            "reproduced" if last > 10 and first < 5 else "not reproduced",
+        ),
+        Verdict(
+            "the larger the mask, the longer everybody waits for the slowest",
+            f"slowest minus fastest: {gap_low:.0f} s at {low:.0%}, {gap_high:.0f} s at {high:.0%}; reproduced: twice "
+            "as long",
+            "reproduced" if gap_high > 2 * gap_low else "not reproduced",
+        ),
+    ]
+
+
+ITEM = Item(
+    "imbalance",
+    "Imbalanced HE times of clients under one mask for all",
+    "Appendix C",
+    lambda spec: [spec["dataset"]],
+    cells,
+    draw,
+    judge,
+)

@@ -1,0 +1,195 @@
+"""Our own: what the three layouts of masks cost and give away, with the same budgets on the same fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from sensecrypt.config import make_config
+from sensecrypt.lab.assess.recorded import recorded_rows
+from sensecrypt.lab.compare.comparison import compare
+from sensecrypt.lab.compare.scenarios import scenario_settings
+from sensecrypt.lab.drawing import colour_of, log_axis, number, sheet
+from sensecrypt.lab.experiments.charts import bars
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
+from sensecrypt.methods import parse_methods
+from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector
+from sensecrypt.profiles import get_profile
+from sensecrypt.runs.folder import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LAYOUTS = {
+    "individual": "sensecrypt+budget=paper+rest=plain+layout=individual+profile=paillier-2048-scalar",
+    "blocks": "sensecrypt+budget=paper+rest=plain+layout=blocks",
+    "prefix": "sensecrypt+budget=paper+rest=plain",
+}
+ALONE, TOGETHER = "aggregator", "aggregator+client"
+ROLES = ((ALONE,), (ALONE, TOGETHER))  # who has a member's knowledge can still do without
+NOTHING = 0.02  # of LnAcc above the prior that counts as nothing
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """A run for each layout."""
+    return [Cell(name, spec["seconds"], partial(_measure, spec, name)) for name in LAYOUTS]
+
+
+def _measure(spec: Spec, layout: str, folder: Path) -> list[Row]:
+    explicit = {key: spec[key] for key in ("rounds", "local_epochs", "seed", "clients")} | {"messages": "keep"}
+    settings = scenario_settings(spec["scenario"], spec["dataset"], explicit)
+    [method] = parse_methods(LAYOUTS[layout], "default")
+    report = compare(spec["scenario"], [method], settings, folder, crypto=spec["crypto"], resume=True)
+    run = RunFolder(folder / method.slug)
+    config = make_config({**settings, **method.settings})
+    size = get_vector(build_model(DEFAULT_MODEL[config.dataset], seed=0)).size
+    blocks = -(-size // get_profile(config.profile).slots)
+    records = [record for record in run.records() if record["round"] >= 0]
+    rows: list[Row] = [_record_row(record, blocks, report["rows"][0]["crypto"]) for record in records]
+    for client in range(0, config.clients, spec["every"]):
+        for role in (ALONE, TOGETHER):
+            found = recorded_rows(run, number=spec["attacked_round"], client=client, adversary=role)
+            kept = ("adversary", "role", "share", "recovered", "attributed", "leacc", "lnacc", "irec", "distance")
+            rows += [{"kind": "attack", "client": client, **{key: row[key] for key in kept}} for row in found]
+    return [{"layout": layout, **row} for row in rows]
+
+
+def _record_row(record: dict[str, Any], blocks: int, crypto: str) -> Row:
+    """A client's upload, or a cluster's sum."""
+    if "client" in record:
+        kept = ("round", "client", "encrypted_share", "coverage", "budget", "bytes_up")
+        return {"kind": "client", **{key: record[key] for key in kept}, "ciphertexts": record["encrypted_blocks"]} | {
+            "crypto": crypto
+        }
+    lonely, union = record["lonely_blocks"], record["union_share"]
+    shared = 1 - lonely / max(round(union * blocks), 1)
+    return {"kind": "sum", **{key: record[key] for key in ("round", "cluster")}} | {
+        "union_share": union,
+        "lonely_blocks": lonely,
+        "shared": shared,
+    }
+
+
+def _of(rows: Rows, layout: str, kind: str) -> Rows:
+    return [row for row in rows if (row["layout"], row["kind"]) == (layout, kind)]
+
+
+def _mean(rows: Rows, layout: str, kind: str, key: str) -> float:
+    return fmean(row[key] for row in _of(rows, layout, kind))
+
+
+def _recovered(rows: Rows, layout: str, of: Callable[[list[float]], float] = fmean) -> float:
+    """By subtraction, of a client's encrypted values: one figure for all attacks on the client."""
+    together = {row["client"]: row["recovered"] for row in _of(rows, layout, "attack") if row["role"] == TOGETHER}
+    return of(list(together.values()))
+
+
+def _found(rows: Rows, layout: str, roles: tuple[str, ...]) -> tuple[float, str]:
+    """LnAcc of the strongest attack in any of the roles, mean over the clients, and its name."""
+    means = {}
+    for role in roles:
+        own = [row for row in _of(rows, layout, "attack") if row["role"] == role and row["adversary"] != "prior"]
+        for name in dict.fromkeys(row["adversary"] for row in own):
+            words = name if role == ALONE or len(roles) == 1 else f"{name} with it"
+            means[words] = fmean(row["lnacc"] for row in own if row["adversary"] == name)
+    best = max(means, key=lambda name: means[name])
+    return means[best], best
+
+
+def _prior(rows: Rows) -> float:
+    return fmean(row["lnacc"] for row in rows if row["kind"] == "attack" and row["adversary"] == "prior")
+
+
+def draw(rows: Rows) -> Figure:
+    """Cost above, what it gives away below."""
+    names = [name for name in LAYOUTS if _of(rows, name, "client")]
+    title = "Three layouts of masks with the same budgets"
+    figure, panels = sheet(title, panels=6, size=(10.5, 6.6), columns=3)
+    single: list[tuple[str, str, Callable[[str], float], bool]] = [
+        ("ciphertexts a client sends", "number", lambda name: _mean(rows, name, "client", "ciphertexts"), True),
+        ("a client's upload", "MB", lambda name: _mean(rows, name, "client", "bytes_up") / 1e6, True),
+        ("encrypted", "% of the parameters", lambda name: 100 * _mean(rows, name, "client", "encrypted_share"), False),
+        ("blocks that too few encrypt", "% of the union", lambda n: 100 * (1 - _mean(rows, n, "sum", "shared")), False),
+        ("recovered by subtraction", "% of a client's encrypted", lambda name: 100 * _recovered(rows, name), False),
+    ]
+    for axes, (heading, unit, value, logarithmic) in zip(panels, single, strict=False):
+        values = [value(name) for name in names]
+        if logarithmic:
+            log_axis(axes, "y", values)
+        else:
+            axes.set_ylim(0, 1.15 * max(*values, 1.0))
+        drawn = axes.bar(names, values, 0.6, color=[colour_of(place) for place in range(len(names))])
+        axes.bar_label(drawn, [number(each) for each in values], fontsize=8, padding=1)
+        axes.set(title=heading, ylabel=unit)
+        axes.grid(axis="y")
+    alone, together = ([_found(rows, name, roles)[0] for name in names] for roles in ROLES)
+    labelled = {"aggregator alone": alone, "with a member": together}
+    bars(panels[5], names, labelled, ylabel="LnAcc of the strongest attack")
+    panels[5].axhline(_prior(rows), color="black", linestyle="--", linewidth=1.2, label="prior")
+    panels[5].set(title="labels found", ylim=(-0.02, 1.32))
+    panels[5].legend(fontsize=8, loc="upper center", ncols=2)
+    return figure
+
+
+def judge(rows: Rows) -> list[Verdict]:
+    """What the prefix saves, and what it hides that the others do not."""
+    names = [name for name in LAYOUTS if _of(rows, name, "client")]
+    sent = {name: _mean(rows, name, "client", "ciphertexts") for name in names}
+    megabytes = {name: _mean(rows, name, "client", "bytes_up") / 1e6 for name in names}
+    share = {name: _mean(rows, name, "client", "encrypted_share") for name in names}
+    coverage = {name: _mean(rows, name, "client", "coverage") for name in names}
+    shared = {name: _mean(rows, name, "sum", "shared") for name in names}
+    lonely = {name: sum(row["lonely_blocks"] for row in _of(rows, name, "sum")) for name in names}
+    back = {name: _recovered(rows, name) for name in names}
+    alone, together = ({name: _found(rows, name, roles) for name in names} for roles in ROLES)
+    prior = _prior(rows)
+
+    def told(words: Callable[[str], str]) -> str:
+        return ", ".join(f"{name} {words(name)}" for name in names)
+
+    return [
+        Verdict(
+            "does a prefix save ciphertexts?",
+            told(lambda n: f"{number(sent[n])} ciphertexts, {number(megabytes[n])} MB for {share[n]:.0%} encrypted"),
+            "beyond" if sent["prefix"] < sent["individual"] / 10 else "not reproduced",
+        ),
+        Verdict(
+            "does an order for all cover as much of a client's own sensitivity as its own blocks would?",
+            told(lambda n: f"{coverage[n]:.1%}"),
+            "beyond" if coverage["prefix"] >= coverage["blocks"] else "not reproduced",
+        ),
+        Verdict(
+            "is every encrypted value encrypted by at least 3 clients?",
+            told(lambda n: f"{shared[n]:.1%} of the union, {lonely[n]:,} lonely blocks"),
+            "beyond" if lonely["prefix"] == 0 else "not reproduced",
+        ),
+        Verdict(
+            "does subtraction give an aggregator with one member nothing?",
+            told(lambda n: f"{back[n]:.1%} of a client's encrypted values, at most {_recovered(rows, n, max):.1%}"),
+            "beyond" if _recovered(rows, "prefix", max) == 0 else "not reproduced",
+        ),
+        Verdict(
+            "is the aggregator alone left with guessing labels?",
+            f"LnAcc, prior {prior:.2f}: " + told(lambda n: f"{alone[n][0]:.2f} ({alone[n][1]})"),
+            "beyond" if alone["prefix"][0] <= prior + NOTHING else "not reproduced",
+        ),
+        Verdict(
+            "is an aggregator with one member, too, where a part is plain?",
+            f"LnAcc, prior {prior:.2f}: " + told(lambda n: f"{together[n][0]:.2f} ({together[n][1]})"),
+            "beyond" if together["prefix"][0] <= prior + NOTHING else "not reproduced",
+        ),
+    ]
+
+
+ITEM = Item(
+    "layouts",
+    "Three layouts of masks: cost, coverage, what is given away",
+    "",
+    lambda spec: [spec["dataset"]],
+    cells,
+    draw,
+    judge,
+)

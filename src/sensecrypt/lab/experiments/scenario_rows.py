@@ -1,0 +1,87 @@
+"""The rows of the main evaluation, looked up by scenario, data set and method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from sensecrypt.lab.compare.scenarios import SCENARIOS
+from sensecrypt.lab.experiments.item import Rows
+
+OURS, AHEAD = "our default", "our default, ahead"
+READING = "budget"  # what preset paper normalises its objectives over
+READINGS = ("all", "feasible")  # what it could be instead
+METHODS = {
+    "Plaintext": "plaintext@paper",
+    "Baseline": "full@paper",
+    "MaskCrypt": "maskcrypt@paper",
+    "SenseCrypt": "sensecrypt@paper",
+}
+DEFAULTS = {"Plaintext": "plaintext@paper", OURS: "sensecrypt", AHEAD: "sensecrypt+randomness=ahead"}
+PAPERS = tuple(METHODS)
+PAPER_PART, DEFAULT_PART = READING, "default"
+WAYS = ("bytes_up", "bytes_down")
+STATISTICAL, SYSTEM, BOTH = "statistical", "system", "statistical+system"
+CLASSES = 10  # of both data sets
+LEARNT = 0.05  # above one answer for all that counts as having learnt
+NORMAL = 0.02  # below the accuracy on IID data that still counts as its level
+Place = tuple[str, str]  # scenario and data set
+
+
+def methods_of(part: str) -> dict[str, str]:
+    """The methods of a part of a comparison: of the paper under one reading, or of our default preset."""
+    if part == DEFAULT_PART:
+        return DEFAULTS
+    if part == PAPER_PART:
+        return METHODS
+    return {name: f"{METHODS[name]}+normalise={part}" for name in ("Baseline", "MaskCrypt", "SenseCrypt")}
+
+
+class Found:
+    """The rows of one part, looked up by scenario, data set and method."""
+
+    def __init__(self, rows: Rows, part: str = PAPER_PART) -> None:
+        rows = [row for row in rows if row["part"] == part]
+        self.scenarios, self.datasets = (
+            list(dict.fromkeys(row[key] for row in rows)) for key in ("scenario", "dataset")
+        )
+        self.places: list[Place] = list(dict.fromkeys((row["scenario"], row["dataset"]) for row in rows))
+        self._totals: dict[tuple[Place, str], Mapping[str, Any]] = {}
+        self._rounds: dict[tuple[Place, str], list[Mapping[str, Any]]] = {}
+        for row in rows:
+            key = (row["scenario"], row["dataset"]), row["method"]
+            if row["round"] is None:
+                self._totals[key] = row
+            else:
+                self._rounds.setdefault(key, []).append(row)
+
+    def rounds(self, place: Place, method: str) -> list[Mapping[str, Any]]:
+        """The rounds of a method, in order."""
+        return sorted(self._rounds[place, method], key=lambda row: int(row["round"]))
+
+    def total(self, place: Place, method: str, key: str = "device_seconds") -> Any:
+        """A figure of all rounds together."""
+        return self._totals[place, method][key]
+
+    def sent(self, place: Place, method: str, way: str) -> float:
+        """Megabytes a round."""
+        return fmean(row[way] for row in self._rounds[place, method]) / 1e6
+
+    def by_time(self, place: Place) -> list[str]:
+        """The paper's methods, fastest first."""
+        return sorted(PAPERS, key=lambda name: float(self.total(place, name)))
+
+    def by_bytes(self, place: Place) -> list[str]:
+        """The paper's methods, by what they send, least first."""
+        return sorted(PAPERS, key=lambda name: sum(self.sent(place, name, way) for way in WAYS))
+
+
+def chance(scenario: str) -> float:
+    """The accuracy of one answer for all of a client's samples; its classes are equally frequent."""
+    kind, _, groups = str(SCENARIOS[scenario].settings["partition"]).partition(":")
+    if kind != "categories":
+        return 1 / CLASSES
+    return fmean(1 / len(part) for part in np.array_split(range(CLASSES), int(groups)))

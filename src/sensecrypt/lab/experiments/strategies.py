@@ -1,0 +1,348 @@
+"""Appendix H: which parameters to encrypt first, by mutual information and by what iLRG still finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+from torch import nn
+
+from sensecrypt.algo.leakage import mutual_information_curve
+from sensecrypt.algo.ordering import descending_order
+from sensecrypt.data import load_dataset
+from sensecrypt.lab.attacks.ladder import ADVERSARIES
+from sensecrypt.lab.attacks.scores import score_labels
+from sensecrypt.lab.attacks.synthetic import Images, synthetic_client
+from sensecrypt.lab.drawing import colour_of, number, sheet
+from sensecrypt.lab.experiments.charts import lines
+from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.models import build_model
+from sensecrypt.rng import derive_rng
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CLASSES = 10
+FIRST = ("high", "low", "random")
+PAPERS, ALL_LAYERS = "zero-fill", "prototype"
+LARGE = "resnet50"  # the paper's network
+NAMES = {LARGE: "ResNet-50", "lenet5": "LeNet-5"}
+SHARP = 0.1  # the share above which the paper's curves have dropped
+LINEAR, UNCHANGED, ALMOST_NOTHING = 0.97, 0.8, 0.1  # R²; of MI, the least and the most part of its start
+ENOUGH = 3  # clients per point, for figures that hardly differ between clients
+ENOUGH_LABELS = (
+    100  # per point, for those that do: with fewer, only what is missed by more than chance explains is told
+)
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """The paper's network a client at a time; the small one with the attacker who reads all layers, too."""
+    found = [Cell(f"{spec['model']}-{seed}", 90.0, partial(_large, spec, seed)) for seed in range(spec["seeds"])]
+    if spec["small_seeds"]:
+        found.append(Cell(spec["small_model"], 1.2 * spec["small_seeds"], partial(_small, spec)))
+    if spec["strong_seeds"]:
+        seconds = 0.6 * spec["strong_seeds"] * (1 + 3 * len(spec["strong_shares"]))
+        found.append(Cell(f"{spec['small_model']}-{ALL_LAYERS}", seconds, partial(_strong, spec)))
+    return found
+
+
+def _large(spec: Spec, seed: int, _folder: Path) -> list[Row]:
+    return _measure(spec, spec["model"], [spec["first_seed"] + seed], spec["shares"], PAPERS)
+
+
+def _small(spec: Spec, _folder: Path) -> list[Row]:
+    seeds = [spec["first_seed"] + seed for seed in range(spec["small_seeds"])]
+    return _measure(spec, spec["small_model"], seeds, spec["shares"], PAPERS)
+
+
+def _strong(spec: Spec, _folder: Path) -> list[Row]:
+    seeds = [spec["first_seed"] + seed for seed in range(spec["strong_seeds"])]
+    return _measure(spec, spec["small_model"], seeds, spec["strong_shares"], ALL_LAYERS)
+
+
+def _measure(spec: Spec, model: str, seeds: Sequence[int], shares: Sequence[float], adversary: str) -> list[Row]:
+    """Means over clients: one row for each strategy, share and adversary, the first of the bins being `mi`."""
+    torch.set_num_threads(1)
+    data = load_dataset(spec["dataset"])
+    images, build = _fitted(model, data.train_images, data.classes)
+    found: dict[tuple[str, float, str], list[dict[str, float]]] = {}
+    for seed in seeds:
+        client = synthetic_client(
+            build,
+            images,
+            data.train_labels,
+            classes=data.classes,
+            samples=spec["samples"],
+            seed=seed,
+            public_per_class=spec["public_per_class"] if adversary == ALL_LAYERS else 1,
+        )
+        order, _ = descending_order(client.sensitivity)
+        orders = {"high": order, "low": order[::-1], "random": derive_rng(seed, "first").permutation(order.size)}
+        for place, (first, chosen) in enumerate(orders.items()):
+            ends = [0, *(round(share * order.size) for share in shares)]
+            curves = {
+                bins: mutual_information_curve(client.observation.before, chosen, bins=bins)[ends]
+                for bins in spec["bins"]
+            }
+            for end in range(1 if place else 0, len(ends)):  # nothing encrypted is the same for all
+                hidden = np.zeros(order.size, dtype=bool)
+                hidden[chosen[: ends[end]]] = True
+                seen = client.observe(hidden)
+                told = {_mi(spec, bins): float(curve[end]) for bins, curve in curves.items()}
+                for name in ("prior", adversary) if end == 0 else (adversary,):
+                    scores = score_labels(ADVERSARIES[name](seen), client.counts)
+                    key = (first if end else "nothing", float(hidden.mean()), name)
+                    found.setdefault(key, []).append({**told, "leacc": scores.leacc, "lnacc": scores.lnacc})
+    rows: list[Row] = []
+    for (first, share, name), each in found.items():
+        means: Row = {key: float(np.mean([one[key] for one in each])) for key in each[0]}
+        rows.append({"model": model, "first": first, "adversary": name, "share": share, "seeds": len(each), **means})
+    return rows
+
+
+def _mi(spec: Spec, bins: int) -> str:
+    return "mi" if bins == spec["bins"][0] else f"mi_{bins}"
+
+
+def _fitted(model: str, images: Images, classes: int) -> tuple[Images, str | Callable[[int], nn.Module]]:
+    """ResNet-50 takes 3 × 32 × 32 and has 100 classes: small grey images get a margin and three equal channels."""
+    if model != LARGE or images.shape[1:] == (3, 32, 32):
+        return images, model
+    margins = [(0, 0), (0, 0), *((((32 - side) // 2, (33 - side) // 2)) for side in images.shape[2:])]
+    padded = np.pad(images, margins)
+    return np.broadcast_to(padded, (len(padded), 3, 32, 32)), partial(_resnet50, classes)
+
+
+def _resnet50(classes: int, seed: int) -> nn.Module:
+    *layers, head = build_model(LARGE, seed=seed).children()
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return nn.Sequential(*layers, nn.Linear(next(head.parameters()).shape[1], classes))
+
+
+def draw(rows: Rows) -> Figure:
+    """MI, LeAcc and LnAcc against the encrypted share, a line of panels for each network."""
+    models = _models(rows)
+    title = "Encrypting high, low or random sensitivity first"
+    figure, panels = sheet(title, panels=3 * len(models), columns=3, size=(13, 4.2 * len(models)))
+    for line, model in enumerate(models):
+        own = _of_model(rows, model)
+        for axes, key, label in zip(
+            panels[3 * line : 3 * line + 3], ("mi", "leacc", "lnacc"), ("MI in bits", "LeAcc", "LnAcc"), strict=True
+        ):
+            series = {f"{first} first": _curve(own, first, PAPERS, key) for first in FIRST}
+            lines(axes, series, xlabel="encrypted share", ylabel=label)
+            axes.set_title(_named(model), fontsize=9)
+            if key == "mi":
+                axes.set_ylim(bottom=0)
+                continue
+            if _of(own, "high", ALL_LAYERS):
+                for place, first in enumerate(FIRST):
+                    x, y = _curve(own, first, ALL_LAYERS, key)
+                    axes.plot(x, y, "x", color=colour_of(place), ms=7)
+                axes.plot([], [], "kx", ms=7, label="the same, attacker\nwho reads all layers")
+            prior = _of(own, "nothing", "prior")[0][key]
+            axes.axhline(prior, color="grey", linestyle="--", linewidth=1, label="guessing")
+            axes.set_ylim(0, 1.05)
+            axes.legend(fontsize=8)
+    return figure
+
+
+def judge(rows: Rows) -> list[Verdict]:
+    """Each curve against its description, network by network."""
+    verdicts = []
+    for model in _models(rows):
+        own = _of_model(rows, model)
+        judged = _judged(own, f"{_named(model)}: ")
+        if min(row["seeds"] for row in _of(own, "high", PAPERS)) < ENOUGH:
+            judged = [replace(each, outcome="too little to tell") for each in judged]
+        verdicts += judged
+        if _of(own, "high", ALL_LAYERS):
+            verdicts.append(_withstood(own, _named(model)))
+    return verdicts
+
+
+def _judged(rows: Rows, name: str) -> list[Verdict]:
+    mi = {first: _curve(rows, first, PAPERS, "mi") for first in FIRST}
+    lnacc = {first: _curve(rows, first, PAPERS, "lnacc") for first in FIRST}
+    leacc = {first: _curve(rows, first, PAPERS, "leacc") for first in FIRST}
+    prior = _of(rows, "nothing", "prior")[0]
+    x, y = (np.array(each) for each in mi["random"])
+    straight = float(np.corrcoef(x, y)[0, 1] ** 2)
+    kept = mi["low"][1][-1] / mi["low"][1][0]
+    beyond = [value / mi["high"][1][0] for share, value in zip(*mi["high"], strict=True) if share > SHARP + 1e-3]
+    late = {first: _late(lnacc[first]) for first in FIRST}
+    later = {first: _late(leacc[first]) for first in FIRST}
+    follows = max(late["high"]) < 0.3 and min(late["low"]) > 0.9 and late["random"][-1] < late["random"][0] - 0.2
+    exists = min(later["low"]) > 0.9 and max(later["high"]) < 0.7
+    gap = min(low - high for low, high in zip(late["low"], late["high"], strict=True))
+    stops = {first: _stopped(lnacc[first], prior["lnacc"] + 0.05) for first in FIRST}
+    everything = [row for row in rows if row["adversary"] == PAPERS]
+    rank = float(spearmanr([row["mi"] for row in everything], [row["lnacc"] for row in everything]).statistic)
+    labels = CLASSES * min(row["seeds"] for row in everything)
+    few, noise = labels < ENOUGH_LABELS, 1 / np.sqrt(labels)  # two standard errors at most
+    missed = max(max(late["high"]) - 0.3, 0.9 - min(late["low"]), late["random"][-1] - late["random"][0] + 0.2)
+    note = f"; {labels} labels per point, fewer than {ENOUGH_LABELS}" if few else ""
+    guess = f"guessing {prior['leacc']:.2f}/{prior['lnacc']:.2f}, plaintext {_plain(rows)}"
+    return [
+        Verdict(
+            f"{name}MI of random falls almost linearly",
+            f"from {y[0]:.2f} to {y[-1]:.2f} bits at {x[-1]:.0%}; R² of a straight line {straight:.3f} (linear: above "
+            f"{LINEAR}, and less than half left){_otherwise(rows, 'random')}",
+            "reproduced" if straight > LINEAR and y[-1] < y[0] / 2 else "not reproduced",
+        ),
+        Verdict(
+            f"{name}MI of low first remains almost unchanged",
+            f"{mi['low'][1][0]:.2f} bits at 0, {mi['low'][1][-1]:.2f} at {mi['low'][0][-1]:.0%}, where high has "
+            f"{mi['high'][1][-1]:.2f} and random {mi['random'][1][-1]:.2f} (unchanged: more than {UNCHANGED:.0%} left)"
+            f"{_otherwise(rows, 'low')}",
+            "reproduced" if kept > UNCHANGED else "not reproduced",
+        ),
+        Verdict(
+            f"{name}MI of high first drops sharply to almost 0 above a share of 0.1",
+            f"{beyond[0]:.0%} of its start is left at the first share above 0.1, {beyond[-1]:.0%} at the last (almost "
+            f"0: less than {ALMOST_NOTHING:.0%} left){_otherwise(rows, 'high')}",
+            "reproduced" if beyond[0] < ALMOST_NOTHING else "not reproduced",
+        ),
+        Verdict(
+            f"{name}LeAcc and LnAcc follow: high drops at 0.1, low stays, random falls slowly",
+            f"LnAcc from 10 % on: high at most {max(late['high']):.2f} (bound 0.30), low at least "
+            f"{min(late['low']):.2f} (bound 0.90), random {late['random'][0]:.2f} to {late['random'][-1]:.2f} (bound: "
+            f"a fall by 0.20); LeAcc: high {min(later['high']):.2f} to {max(later['high']):.2f} (bound 0.70), low at "
+            f"least {min(later['low']):.2f} (bound 0.90); in shape: LnAcc only; {guess}{note}",
+            _unless(
+                few and missed <= noise,
+                "reproduced" if follows and exists else "reproduced in shape" if follows else "not reproduced",
+            ),
+        ),
+        Verdict(
+            f"{name}high and low first are in stark contrast",
+            f"LnAcc of low is at least {gap:.2f} above that of high at every share from 10 % on (stark: above 0.50)"
+            f"{note}",
+            _unless(few and abs(gap - 0.5) <= np.sqrt(2) * noise, "reproduced" if gap > 0.5 else "not reproduced"),
+        ),
+        Verdict(
+            f"{name}random reaches the same protection, at significantly more encryption than high",
+            f"LnAcc is down to guessing, within 0.05, from {_words(stops['high'])} (high), {_words(stops['random'])} "
+            f"(random), {_words(stops['low'])} (low) on (significantly: at least twice as much){note}",
+            _unless(few, "reproduced" if _reached_later(stops["random"], stops["high"]) else "not reproduced"),
+        ),
+        Verdict(
+            f"{name}so MI is a reliable measure of leakage",
+            f"rank correlation of MI and LnAcc over all points {rank:.2f} (reliable: above 0.80); at {_middle(rows)}"
+            f"{note}",
+            _unless(few, "reproduced" if rank > 0.8 else "not reproduced"),
+        ),
+    ]
+
+
+def _unless(unsure: bool, outcome: Outcome) -> Outcome:
+    return "too little to tell" if unsure else outcome
+
+
+def _withstood(rows: Rows, name: str) -> Verdict:
+    prior = _of(rows, "nothing", "prior")[0]
+    own = _of(rows, "high", ALL_LAYERS)
+    words = ", ".join(f"{row['lnacc']:.2f} at {row['share']:.0%}" for row in own)
+    return Verdict(
+        f"(ours) {name}: does high first stop one who reads all layers, with labelled data of his own?",
+        f"LnAcc of high first {words}; guessing {prior['lnacc']:.2f} (stopped: within 0.30 of it at the first share)",
+        "not reproduced" if own[0]["lnacc"] > prior["lnacc"] + 0.3 else "beyond",
+    )
+
+
+def _otherwise(rows: Rows, first: str) -> str:
+    """The same with other numbers of bins: where it starts, is just above 0.1, and ends."""
+    parts = []
+    for key in [key for key in rows[0] if key.startswith("mi_")]:
+        shares, bits = _curve(rows, first, PAPERS, key)
+        above = next(place for place, share in enumerate(shares) if share > SHARP + 1e-3)
+        parts.append(f"{bits[0]:.2f}, {bits[above]:.2f}, {bits[-1]:.2f} with {key[3:]} bins")
+    return f"; at 0, {shares[above]:.0%} and {shares[-1]:.0%}: " + ", ".join(parts) if parts else ""
+
+
+def _late(curve: tuple[list[float], list[float]]) -> list[float]:
+    return [value for share, value in zip(*curve, strict=True) if share >= SHARP - 1e-3]
+
+
+def _models(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(row["model"] for row in rows))
+
+
+def _of_model(rows: Rows, model: str) -> Rows:
+    """Of one network, cells put together: means weighted by clients."""
+    found: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["model"] == model:
+            found.setdefault((row["first"], row["adversary"], row["share"]), []).append(row)
+    return [_together(each) for each in found.values()]
+
+
+def _together(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    weights = [row["seeds"] for row in rows]
+    keys = [key for key in rows[0] if key in ("leacc", "lnacc") or key.startswith("mi")]
+    means = {key: float(np.average([row[key] for row in rows], weights=weights)) for key in keys}
+    return {**rows[0], "seeds": sum(weights), **means}
+
+
+def _named(model: str) -> str:
+    return NAMES.get(model, model)
+
+
+def _of(rows: Rows, first: str, adversary: str) -> list[Any]:
+    own = [row for row in rows if row["first"] == first and row["adversary"] == adversary]
+    return sorted(own, key=lambda row: float(row["share"]))
+
+
+def _curve(rows: Rows, first: str, adversary: str, key: str) -> tuple[list[float], list[float]]:
+    """Against the share, from nothing encrypted on."""
+    own = [*_of(rows, "nothing", adversary)[:1], *_of(rows, first, adversary)]
+    return [float(row["share"]) for row in own], [float(row[key]) for row in own]
+
+
+def _stopped(curve: tuple[list[float], list[float]], bound: float) -> float | None:
+    """The least share from which on the figure stays below the bound."""
+    shares = [share for place, share in enumerate(curve[0]) if max(curve[1][place:]) <= bound]
+    return shares[0] if shares else None
+
+
+def _reached_later(share: float | None, than: float | None) -> bool:
+    """It must be reached: what stays open up to the last share does not tell."""
+    return share is not None and than is not None and share >= 2 * than - 1e-3  # shares are whole numbers of parameters
+
+
+def _words(share: float | None) -> str:
+    return "nowhere" if share is None else f"{share:.0%}"
+
+
+def _plain(rows: Rows) -> str:
+    row = _of(rows, "nothing", PAPERS)[0]
+    return f"{row['leacc']:.2f}/{row['lnacc']:.2f}"
+
+
+def _middle(rows: Rows) -> str:
+    """The three strategies where they differ most in what they protect and least in MI."""
+    shares = [share for share in _curve(rows, "low", PAPERS, "mi")[0] if share > 0]
+    place = min(range(len(shares)), key=lambda at: abs(shares[at] - 0.4)) + 1
+    parts = []
+    for first in FIRST:
+        bits, found = (_curve(rows, first, PAPERS, key)[1][place] for key in ("mi", "lnacc"))
+        parts.append(f"{first} {number(bits)} bits, LnAcc {found:.2f}")
+    return f"{shares[place - 1]:.0%}: " + "; ".join(parts)
+
+
+ITEM = Item(
+    "strategies",
+    "Mutual information and attacks by what is encrypted first",
+    "Appendix H",
+    lambda spec: [spec["dataset"]],
+    cells,
+    draw,
+    judge,
+)

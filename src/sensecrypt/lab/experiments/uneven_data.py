@@ -1,0 +1,274 @@
+"""Attacks under statistical heterogeneity: SenseCrypt and MaskCrypt on clients with ever fewer classes.
+
+`uneven_rounds` measures; the spec says how many clients, and by which readings, as `drawn-200`: what a batch holds, and
+the local steps of a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from sensecrypt import checks
+from sensecrypt.data import load_dataset
+from sensecrypt.lab.drawing import sheet
+from sensecrypt.lab.experiments.charts import Range, ranges
+from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.lab.experiments.uneven_rounds import MASK, NOTHING, OURS, SENSE, rounds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PAPERS = "zero-fill"  # the attacker of the paper
+STRONG = ("prototype", "mask-only")
+MATCHING = "value-matching"  # against a secret order
+SMALL, LARGE = "LeNet-5, MNIST", "ResNet-50, CIFAR-100"
+CLIENTS = 10  # of the paper; with fewer there is no verdict on its statements
+RISES = 0.15  # what a significant rise is at least
+STATIC, NEARLY_STATIC = 0.1, 0.2  # spread over rounds
+HIGHER = 0.1  # what "exceptionally high" is at least
+NOTHING_LEARNT = 0.05
+_SETTINGS = {SMALL: ("lenet5", "mnist"), LARGE: ("resnet50", "cifar-100")}
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """LeNet-5 reading by reading and seed by seed, the first with stronger attackers; then ResNet-50."""
+    found = []
+    for reading in spec["readings"]:
+        steps = _read(reading)[1]
+        for seed in range(spec["seeds"]):
+            seconds = 3.0 + 0.35 * steps + (0 if seed else 32.0 * spec["strong_clients"])
+            found.append(Cell(f"lenet5-{reading}-{seed}", seconds, partial(_measure, spec, SMALL, reading, seed)))
+    if spec["large_clients"]:
+        seconds = 130.0 * spec["large_clients"]
+        found.append(Cell("resnet50", seconds, partial(_measure, spec, LARGE, spec["large_reading"], 0)))
+    return found
+
+
+def _measure(spec: Spec, network: str, reading: str, seed: int, _folder: Path) -> list[Row]:
+    torch.set_num_threads(1)
+    model, dataset = _SETTINGS[network]
+    kind, steps = _read(reading)
+    before = "large_" if network == LARGE else ""
+    strong = 0 if seed or network == LARGE else spec["strong_clients"]
+    found = rounds(
+        model,
+        load_dataset(dataset),
+        kinds=spec["distributions"],
+        reading=kind,
+        clients=spec[f"{before}clients"],
+        samples=spec[f"{before}samples"],
+        share=spec[f"{before}share"],
+        steps=steps,
+        learning_rate=spec[f"{before}learning_rate"],
+        seed=spec["first_seed"] + seed,
+        attacks=spec[f"{before}attacks"],
+        strong=(*STRONG, MATCHING),
+        strong_clients=strong,
+    )
+    return [{"network": network, "reading": reading, **row} for row in found]
+
+
+def _read(reading: str) -> tuple[str, int]:
+    """`drawn-200` as `drawn` and 200."""
+    kind, _, steps = reading.partition("-")
+    checks.choice("readings", kind, ("whole", "drawn"))
+    return kind, checks.whole("readings", int(steps), low=1, high=1 if kind == "whole" else 100_000)
+
+
+def draw(rows: Rows) -> Figure:
+    """As in the paper, least, mean and most over clients; below, the stronger attackers."""
+    cases = _cases(rows)
+    strong = [case for case in cases if any(row["adversary"] in STRONG for row in _of(rows, case))][:1]
+    figure, panels = sheet(
+        "Attacks under statistical heterogeneity: least, mean and most over clients",
+        panels=2 * (len(cases) + len(strong)),
+        columns=2,
+        size=(12, 3.6 * (len(cases) + len(strong))),
+    )
+    wanted = {
+        "nothing encrypted": (NOTHING, PAPERS),
+        MASK: (MASK, PAPERS),
+        SENSE: (SENSE, PAPERS),
+        "guessing": (NOTHING, "prior"),
+    }
+    stronger = {f"{method}: {name}": (method, name) for method in (MASK, SENSE) for name in STRONG}
+    stronger |= {f"{SENSE}: sensitivity": (SENSE, "sensitivity"), f"{OURS}: {MATCHING}": (OURS, MATCHING)}
+    for place, case in enumerate([*cases, *strong]):
+        shown = wanted if place < len(cases) else stronger
+        own = _of(rows, case)
+        kinds = _kinds(own)
+        for axes, key, label in zip(
+            panels[2 * place : 2 * place + 2], ("leacc", "lnacc"), ("LeAcc", "LnAcc"), strict=True
+        ):
+            series = {
+                name: [_range(own, kind, *who, key) for kind in kinds]
+                for name, who in shown.items()
+                if _values(own, kinds[0], *who, key)
+            }
+            ranges(axes, [_called(kind) for kind in kinds], series, ylabel=label)
+            what = "the paper's attacker" if place < len(cases) else "stronger attackers"
+            network, _, reading = _name(case).rpartition("; ")
+            axes.set(ylim=(0, 1.5), yticks=np.linspace(0, 1, 6))
+            axes.set_title(f"{network}: {what}\n{reading}", fontsize=9)
+            axes.legend(fontsize=7, ncols=2, loc="upper left")
+    return figure
+
+
+def judge(rows: Rows) -> list[Verdict]:
+    """The paper's statements about its attacker, then what stronger ones find."""
+    verdicts = []
+    for case in _cases(rows):
+        own = _of(rows, case)
+        verdicts += list(_papers(own, _name(case)))
+        verdicts += list(_against_stronger(own, _name(case)))
+    return verdicts
+
+
+def _papers(rows: Rows, name: str) -> Iterator[Verdict]:
+    kinds = _kinds(rows)
+    few = len({row["client"] for row in rows}) < CLIENTS
+    clients = f"{len({row['client'] for row in rows})} clients" if few else ""
+    beside = (
+        f"guessing {_along(rows, NOTHING, 'prior', 'lnacc')}, "
+        f"nothing encrypted {_along(rows, NOTHING, PAPERS, 'lnacc')}"
+    )
+    for key, label, among in (("lnacc", "LnAcc", kinds), ("leacc", "LeAcc", kinds[1:])):
+        mask, sense = ([_mean(rows, kind, who, PAPERS, key) for kind in among] for who in (MASK, SENSE))
+        rise, spread = mask[-1] - mask[0], max(sense) - min(sense)
+        which = "" if key == "lnacc" else " (from round 2 on)"
+        note = beside if key == "lnacc" else f"guessing {_along(rows, NOTHING, 'prior', 'leacc')}"
+        yield Verdict(
+            f"{name}: {label} of MaskCrypt rises significantly with the Non-IID degree{which}",
+            _told(
+                clients,
+                f"{_along(rows, MASK, PAPERS, key)} in rounds 1 to {len(kinds)}, a rise of {rise:.2f} (significant: at "
+                f"least {RISES:.2f}); {note}",
+            ),
+            _outcome(few, rise >= RISES),
+        )
+        yield Verdict(
+            f"{name}: {label} of SenseCrypt remains almost static{which}",
+            _told(
+                clients,
+                f"{_along(rows, SENSE, PAPERS, key)} in rounds 1 to {len(kinds)}, a spread of {spread:.2f} where "
+                f"MaskCrypt rises by {rise:.2f} (static: at most {STATIC:.2f} while MaskCrypt rises by "
+                f"{RISES:.2f}; in shape: at most {NEARLY_STATIC:.2f} and half of MaskCrypt's rise, or static where "
+                "MaskCrypt does not rise, either)",
+            ),
+            _outcome(
+                few,
+                spread <= STATIC and rise >= RISES,
+                spread <= STATIC or spread <= min(NEARLY_STATIC, rise / 2),
+            ),
+        )
+    first = {who: [_mean(rows, kind, who, PAPERS, "leacc") for kind in kinds] for who in (MASK, SENSE)}
+    high = all(values[0] - max(values[1:]) >= HIGHER for values in first.values())
+    yield Verdict(
+        f"{name}: LeAcc is exceptionally high in round 1, as iLRG infers by default that all labels exist",
+        _told(
+            clients,
+            "; ".join(f"{who} {' '.join(f'{value:.2f}' for value in values)}" for who, values in first.items())
+            + f" (exceptionally: by at least {HIGHER:.2f}); guessing that all exist "
+            f"{_mean(rows, kinds[0], NOTHING, 'prior', 'leacc'):.2f} in round 1",
+        ),
+        _outcome(few, high),
+    )
+
+
+def _told(clients: str, words: str) -> str:
+    return f"{clients}, not {CLIENTS}: {words}" if clients else words
+
+
+def _outcome(few: bool, holds: bool, in_shape: bool = False) -> Outcome:
+    if few:
+        return "too little to tell"
+    return "reproduced" if holds else "reproduced in shape" if in_shape else "not reproduced"
+
+
+def _against_stronger(rows: Rows, name: str) -> Iterator[Verdict]:
+    """What the best attacker has beyond guessing, on the very clients that he attacked."""
+    kinds = _kinds(rows)
+    names = [each for each in dict.fromkeys(row["adversary"] for row in rows) if each not in ("prior", PAPERS)]
+    for method in (SENSE, OURS):
+        seen = [each for each in names if _values(rows, kinds[0], method, each, "lnacc")]
+        if not seen:
+            continue
+        gain = max(_gain(rows, kind, method, each) for kind in kinds for each in seen)
+        words = "; ".join(f"{each} {_along(rows, method, each, 'lnacc')}" for each in seen)
+        others = [each for each in seen if _values(rows, kinds[0], MASK, each, "lnacc")]
+        beside = "; ".join(f"{each} {_along(rows, MASK, each, 'lnacc')}" for each in others)
+        mask = f". MaskCrypt: {beside}" if others else ""
+        yield Verdict(
+            f"(ours) {name}: does {method} withstand stronger attackers, too?",
+            f"LnAcc in rounds 1 to {len(kinds)}: {words}; at best {gain:+.2f} against guessing (withstood: at most "
+            f"{NOTHING_LEARNT:+.2f}){mask}",
+            "beyond" if gain <= NOTHING_LEARNT else "not reproduced",
+        )
+
+
+def _gain(rows: Rows, kind: str, method: str, adversary: str) -> float:
+    found = _values(rows, kind, method, adversary, "lnacc")
+    guessed = _values(rows, kind, NOTHING, "prior", "lnacc")
+    return float(np.mean([value - guessed[client] for client, value in found.items()]))
+
+
+def _cases(rows: Rows) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((row["network"], row["reading"]) for row in rows))
+
+
+def _of(rows: Rows, case: tuple[str, str]) -> Rows:
+    return [row for row in rows if (row["network"], row["reading"]) == case]
+
+
+def _name(case: tuple[str, str]) -> str:
+    kind, steps = _read(case[1])
+    batch = "the batch is all that a client has" if kind == "whole" else "batches of a client's part of the data set"
+    return f"{case[0]}; {batch}, {steps} step{'s' * (steps > 1)} per round"
+
+
+def _kinds(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(row["classes"] for row in rows))
+
+
+def _called(kind: str) -> str:
+    return {"iid": "IID", "1": "1 class"}.get(kind, f"{kind} classes")
+
+
+def _values(rows: Rows, kind: str, method: str, adversary: str, key: str) -> dict[tuple[int, int], float]:
+    """By seed and client."""
+    wanted = (kind, method, adversary)
+    return {
+        (row["seed"], row["client"]): row[key]
+        for row in rows
+        if (row["classes"], row["method"], row["adversary"]) == wanted
+    }
+
+
+def _mean(rows: Rows, kind: str, method: str, adversary: str, key: str) -> float:
+    return float(np.mean(list(_values(rows, kind, method, adversary, key).values())))
+
+
+def _range(rows: Rows, kind: str, method: str, adversary: str, key: str) -> Range:
+    values = list(_values(rows, kind, method, adversary, key).values())
+    return min(values), float(np.mean(values)), max(values)
+
+
+def _along(rows: Rows, method: str, adversary: str, key: str) -> str:
+    return " ".join(f"{_mean(rows, kind, method, adversary, key):.2f}" for kind in _kinds(rows))
+
+
+ITEM = Item(
+    "uneven-data",
+    "LeAcc and LnAcc under statistical heterogeneity",
+    "Figures 7 and 8",
+    lambda spec: ["mnist", "cifar-100"] if spec["large_clients"] else ["mnist"],
+    cells,
+    draw,
+    judge,
+)

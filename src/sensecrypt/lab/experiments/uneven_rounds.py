@@ -1,0 +1,209 @@
+"""Ten clients in four rounds of ever fewer classes, one model trained on from round to round, attacked in each.
+
+In the first round every client has equal parts of all classes, then samples of 5, 2 and 1 classes and one of every
+other class besides. The paper leaves open what of this a batch holds, so there are two readings:
+
+* `whole`: the batch is all that a client has, so that every class is in every batch; one step per round;
+* `drawn`: clients share the whole data set in this way, and the batch is drawn from a client's part; many steps.
+
+The gradient of the batch at the round's start model is what is attacked. SenseCrypt's mask is each client's own;
+MaskCrypt's is one for all, agreed on by scores that heed what was exposed in the rounds before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt.checks import IntVector
+from sensecrypt.data import Dataset, classes_per_client
+from sensecrypt.errors import NotApplicable
+from sensecrypt.lab.assess.peers import Gradient, Peers
+from sensecrypt.lab.assess.protection import Protection, expose
+from sensecrypt.lab.attacks.cohort import (
+    Model,
+    after_local_steps,
+    batches_of_few_classes,
+    client_of_round,
+    mean_model,
+    own_classes,
+    samples_at,
+)
+from sensecrypt.lab.attacks.ladder import ADVERSARIES
+from sensecrypt.lab.attacks.observation import Observation
+from sensecrypt.lab.attacks.scores import score_labels
+from sensecrypt.lab.attacks.synthetic import SyntheticClient, hide_by
+from sensecrypt.lab.experiments.item import Row
+from sensecrypt.models import build_model, get_vector
+from sensecrypt.policies import maskcrypt
+from sensecrypt.rng import derive_rng, derive_seed
+from sensecrypt.types import BoolVector
+
+SENSE, MASK, OURS, NOTHING = "SenseCrypt", "MaskCrypt", "SenseCrypt (default)", "nothing"
+PUBLIC_PER_CLASS = 50
+
+
+class ClusterPeers(Peers):
+    """A client among those of its round that have the same classes, as clustering gives them."""
+
+    def __init__(self, client: SyntheticClient, alike: Sequence[Gradient]) -> None:
+        """Whose gradients to take for the cluster's; `others` and `jacobian` are not asked for here."""
+        nothing: npt.NDArray[np.uint8] = np.empty((0, 1, 1, 1), dtype=np.uint8)
+        super().__init__(client, nothing, np.empty(0, dtype=np.int64), seed=0)
+        self._alike = list(alike)
+
+    @property
+    def alike(self) -> list[Gradient]:
+        """Of the others in the cluster; none, if the client is alone."""
+        return self._alike
+
+
+def rounds(
+    model: str,
+    data: Dataset,
+    *,
+    kinds: Sequence[str],
+    reading: str,
+    clients: int,
+    samples: int,
+    share: float,
+    steps: int,
+    learning_rate: float,
+    seed: int,
+    attacks: Sequence[str],
+    strong: Sequence[str] = (),
+    strong_clients: int = 0,
+) -> Iterator[Row]:
+    """Rows of all rounds: one for each client, method and adversary.
+
+    Args:
+        model: a name in the zoo.
+        data: the data set.
+        kinds: `iid` or how many classes, round by round.
+        reading: `whole` or `drawn`.
+        clients: how many.
+        samples: K of a batch.
+        share: of the model that both methods encrypt.
+        steps: local steps of a client per round; with `whole`, 1.
+        learning_rate: of the steps.
+        seed: all follows from it.
+        attacks: adversaries against every client.
+        strong: adversaries against some clients, who have public data.
+        strong_clients: how many of them.
+    """
+    build = partial(build_model, model, seed=derive_seed(seed, "uneven model"))
+    network = build().eval()
+    before = get_vector(network)
+    exposed = before
+    for number, kind in enumerate(kinds):
+        k = data.classes if kind == "iid" else int(kind)
+        rng = derive_rng(seed, f"uneven round {number} {reading}")
+        parts = _parts(data, reading, clients, k, samples, rng)
+        batches = [part if reading == "whole" else np.sort(rng.choice(part, samples, replace=False)) for part in parts]
+        public = None
+        if strong_clients:
+            public = samples_at(data.train_images, data.train_labels, _public(data, np.concatenate(batches), rng))
+        everybody = [
+            client_of_round(
+                build,
+                before,
+                samples_at(data.train_images, data.train_labels, batch),
+                classes=data.classes,
+                learning_rate=learning_rate,
+                public=public,
+            )
+            for batch in batches
+        ]
+        trained = [client.weights for client in everybody]
+        if steps > 1:
+            trained = [
+                after_local_steps(
+                    network,
+                    before,
+                    samples_at(data.train_images, data.train_labels, part),
+                    steps=steps,
+                    batch=samples,
+                    learning_rate=learning_rate,
+                    rng=rng,
+                )
+                for part in parts
+            ]
+        agreed = agreed_mask(exposed, trained, everybody, share)
+        for place, client in enumerate(everybody):
+            names = (*attacks, *(strong if place < strong_clients else ()))
+            alike = _alike(everybody, place, k, data.classes) if place < strong_clients else None
+            for row in _attacked(client, agreed, share, names, alike):
+                yield {"classes": kind, "round": number + 1, "client": place, "seed": seed, **row}
+        before = mean_model(trained, [len(part) for part in parts])
+        exposed = maskcrypt.expose(exposed, agreed, before)
+
+
+def agreed_mask(
+    exposed: Model, trained: Sequence[Model], clients: Sequence[SyntheticClient], share: float
+) -> BoolVector:
+    """MaskCrypt's mask of a round: the clients' proposals, first choices first, cut to the share.
+
+    Args:
+        exposed: what an adversary knows of the model.
+        trained: the clients' models after training.
+        clients: whose gradients the scores are made with, at the model that the round starts from.
+        share: of the parameters.
+    """
+    size = exposed.size
+    limit = round(share * size)
+    proposals = []
+    for weights, client in zip(trained, clients, strict=True):
+        scores = maskcrypt.score(exposed, weights, client.gradient.astype(np.float32))
+        proposals.append(np.argsort(-scores, kind="stable")[:limit])
+    return maskcrypt.agree(proposals, size, limit)
+
+
+def _parts(
+    data: Dataset, reading: str, clients: int, k: int, samples: int, rng: np.random.Generator
+) -> list[IntVector]:
+    """The samples of each client."""
+    if reading == "whole":
+        return batches_of_few_classes(data.train_labels, clients, k, classes=data.classes, samples=samples, rng=rng)
+    return classes_per_client(data.train_labels, clients, k, rng=rng, stray=1)
+
+
+def _public(data: Dataset, taken: IntVector, rng: np.random.Generator) -> IntVector:
+    """Positions of labelled samples that are in nobody's batch."""
+    free = np.setdiff1d(np.arange(len(data.train_labels)), taken)
+    of_class = [free[data.train_labels[free] == label] for label in range(data.classes)]
+    return np.concatenate([rng.permutation(each)[:PUBLIC_PER_CLASS] for each in of_class])
+
+
+def _alike(clients: Sequence[SyntheticClient], place: int, k: int, classes: int) -> list[Gradient]:
+    """Gradients of the other clients with the same classes."""
+    own = set(own_classes(place, k, classes))
+    same = [other for other in range(len(clients)) if other != place and set(own_classes(other, k, classes)) == own]
+    return [clients[other].gradient.astype(np.float32) for other in same]
+
+
+def _attacked(
+    client: SyntheticClient, agreed: BoolVector, share: float, names: Sequence[str], alike: list[Gradient] | None
+) -> Iterator[dict[str, Any]]:
+    """Every adversary under every method, with guessing and nothing encrypted beside."""
+    unused = np.random.default_rng(0)
+    own = hide_by("high", sensitivity=client.sensitivity, share=share, rng=unused)
+    seen: dict[str, tuple[Observation, BoolVector]] = {
+        NOTHING: (client.observe(np.zeros_like(own)), np.zeros_like(own)),
+        MASK: (client.observe(agreed), agreed),
+        SENSE: (client.observe(own, clear_sensitivity=True), own),
+    }
+    if alike is not None:
+        found = expose(Protection("sensecrypt", "default", share, "plain"), ClusterPeers(client, alike), rng=unused)
+        seen[OURS] = (found.to(client, colluding=False), found.hidden)
+    for method, (observation, hidden) in seen.items():
+        for name in ("prior", *names):
+            try:
+                scores = score_labels(ADVERSARIES[name](observation), client.counts)
+            except NotApplicable:
+                continue
+            told = {"method": method, "adversary": name, "share": float(hidden.mean())}
+            yield {**told, "leacc": scores.leacc, "lnacc": scores.lnacc}

@@ -1,0 +1,109 @@
+"""How each part of a fleet is started: command lines and environments."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from sensecrypt.errors import MissingExtra, ServiceError
+from sensecrypt.lab.fleet.folder import AGGREGATOR, HOST, Description, FleetFolder
+
+TAG = "SENSECRYPT_FLEET_PART"
+PARTY = "sensecrypt-party"  # in a SuperNode's configuration: the path of its party file
+AGGREGATOR_VARIABLE = "SENSECRYPT_AGGREGATOR"  # in SuperLink's environment, which ServerApps inherit
+_BESIDE = Path(sys.executable).parent
+_QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",  # else SuperLink asks a package index before each run
+    "FLWR_LOG_LEVEL": "INFO",  # the line that tells that a node is online
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+def command_of(name: str, folder: FleetFolder, description: Description) -> list[str]:
+    """What starts the part of that name."""
+    port = ["--host", HOST, "--port", str(description.ports[name])]
+    if name == "dkms":
+        return [*_dkms(folder), *port]
+    if name == "superlink":
+        return [*_superlink(folder, description), *port]
+    return [*_supernode(name, folder, description), *port]
+
+
+def environment_of(name: str, folder: FleetFolder) -> dict[str, str]:
+    """A part's environment: this one's, and what Flower and we need."""
+    home = folder.node_home(name) if name.startswith("node-") else folder.flower_home
+    environment = {**flower_environment(home), TAG: tag(name, folder)}
+    if name == "superlink":
+        environment[AGGREGATOR_VARIABLE] = str(folder.party(AGGREGATOR))
+    return environment
+
+
+def flower_environment(home: Path) -> dict[str, str]:
+    """For any command of Flower; each starts others, which it looks for in PATH."""
+    path = os.pathsep.join([str(_BESIDE), os.environ.get("PATH", os.defpath)])
+    return {"OMP_NUM_THREADS": "1", **os.environ, **_QUIET, "FLWR_HOME": str(home), "PATH": path}
+
+
+def flower_command(name: str) -> str:
+    """A command that came with Flower, beside this Python."""
+    command = _BESIDE / name
+    if not command.is_file():
+        raise MissingExtra("a fleet", "flower")
+    return str(command)
+
+
+def tag(name: str, folder: FleetFolder) -> str:
+    """What tells a part's processes, and those that they start, from all others."""
+    return f"{folder.path}#{name}"
+
+
+def node_config(party: Path) -> str:
+    """A SuperNode's configuration, in the only quotes that Flower takes: those that the path does not have."""
+    text = str(party)
+    literal = "'" not in text
+    if not text.isprintable() or not (literal or not set(text) & {'"', "\\"}):
+        raise ServiceError(text, "cannot be written in a SuperNode's configuration", "choose a folder without quotes")
+    return f"{PARTY}='{text}'" if literal else f'{PARTY}="{text}"'
+
+
+def _dkms(folder: FleetFolder) -> list[str]:
+    certificate, key, authority = folder.certificate("dkms")
+    options = {
+        "--folder": folder.dkms,
+        "--certificate": certificate,
+        "--key": key,
+        "--ca": authority,
+        "--passphrase-file": folder.passphrase,
+    }
+    return [
+        sys.executable,
+        "-m",
+        "sensecrypt",
+        "dkms",
+        "serve",
+        *(str(each) for pair in options.items() for each in pair),
+    ]
+
+
+def _superlink(folder: FleetFolder, description: Description) -> list[str]:
+    command = [flower_command("flower-superlink"), "--database", str(folder.database)]
+    command.append("--disable-runtime-dependency-installation")
+    if not description.tls:
+        return [*command, "--insecure"]
+    certificate, key, authority = (str(path) for path in folder.certificate("superlink"))
+    command += ["--ssl-certfile", certificate, "--ssl-keyfile", key, "--ssl-ca-certfile", authority]
+    return [*command, "--enable-supernode-auth"]
+
+
+def _supernode(name: str, folder: FleetFolder, description: Description) -> list[str]:
+    party = folder.party(name.replace("node-", "client-"))
+    command = [flower_command("flower-supernode"), "--superlink", description.superlink]
+    command += ["--node-config", node_config(party)]
+    if not description.tls:
+        return [*command, "--insecure"]
+    trust = ["--root-certificates", str(folder.pki / "ca.crt")]
+    return [*command, *trust, "--auth-supernode-private-key", str(folder.node_key(name))]

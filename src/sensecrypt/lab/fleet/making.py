@@ -1,0 +1,136 @@
+"""What a new fleet gets: certificates, node keys, a key service; and what each start writes anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from sensecrypt.errors import ServiceError
+from sensecrypt.files import write_whole
+from sensecrypt.keyservice.http.certificates import check_pair
+from sensecrypt.keyservice.http.folder import Folder
+from sensecrypt.keyservice.pki import create_authority, issue
+from sensecrypt.lab.fleet.folder import AGGREGATOR, HOST, Description, FleetFolder
+
+ADMIN = "admin"
+_POLICY = """\
+# For trying out on one machine; `sensecrypt dkms init` writes the limits to start from otherwise.
+min_contributors = {least}
+colluders = {colluders}
+allow_insecure = true  # a run may ask for the profile insecure-test
+"""
+
+
+def _policy(clients: int) -> str:
+    """The key service's limits; of two clients each can subtract its own model, so that nobody may collude."""
+    return _POLICY.format(least=min(3, clients), colluders=int(clients > 2))
+
+
+def make_fleet(folder: FleetFolder, description: Description) -> None:
+    """Make the folder, whole or not at all."""
+    folder.refuse_another()
+    target = folder.path
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise ServiceError(str(target), f"cannot be made ({error.strerror})", "check the path") from None
+    try:
+        _fill(FleetFolder(partial), description)
+        partial.rename(target)
+    except OSError as error:
+        raise ServiceError(str(target), f"cannot be made ({error.strerror})", "choose another folder") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def write_addresses(folder: FleetFolder, description: Description) -> None:
+    """Tell everybody where the others are: party files, and Flower's configuration."""
+    for name in (AGGREGATOR, *description.members):
+        path = folder.party(name)
+        kept = path.read_text(encoding="utf-8") if path.exists() else _party(name, description.clients)
+        lines = [line for line in kept.splitlines() if not line.startswith("url = ")]  # some may be written by hand
+        write_whole(path, "\n".join([f"url = {quote(description.dkms_url)}", *lines, ""]).encode())
+    trust = f"root-certificates = {quote(str(folder.pki / 'ca.crt'))}" if description.tls else "insecure = true"
+    text = f'[superlink]\ndefault = "deploy"\n\n[superlink.deploy]\naddress = "{description.superlink}"\n{trust}\n'
+    write_whole(folder.flower_home / "config.toml", text.encode())
+
+
+def check_certificates(folder: FleetFolder, description: Description) -> None:
+    """Raise unless every certificate can be used today."""
+    for name in (*_servers(description), ADMIN, AGGREGATOR, *description.members):
+        check_pair(*folder.certificate(name))
+
+
+def check_parties(folder: FleetFolder, description: Description) -> None:
+    """Raise unless every party file can be read, and its conditions do not contradict each other."""
+    from sensecrypt.client.identity import read_party
+
+    for name in (AGGREGATOR, *description.members):
+        read_party(folder.party(name))
+
+
+def quote(text: str) -> str:
+    """A string as TOML writes it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _fill(folder: FleetFolder, description: Description) -> None:
+    create_authority(folder.pki)
+    for name in _servers(description):
+        issue(folder.pki, role="server", name=name, hosts=(HOST, "localhost"))
+    issue(folder.pki, role="admin", name=ADMIN)
+    issue(folder.pki, role="aggregator", name=AGGREGATOR)
+    for name in description.members:
+        issue(folder.pki, role="client", name=name)
+    for name in (AGGREGATOR, *description.members):
+        (folder.party(name).parent / "state").mkdir(parents=True)
+    for node in description.nodes:
+        folder.node_home(node).mkdir()
+    for place in (folder.flower_home, folder.database.parent, folder.log("dkms").parent, folder.path / "app"):
+        place.mkdir()
+    phrase = secrets.token_urlsafe(24)
+    _write_private(folder.passphrase, f"{phrase}\n".encode())
+    Folder(folder.dkms).create(phrase)
+    Folder(folder.dkms).policy.write_text(_policy(description.clients), encoding="utf-8")
+    if description.tls:
+        for node in description.nodes:
+            _make_node_key(folder.node_key(node))
+    folder.write(description)
+
+
+def _servers(description: Description) -> list[str]:
+    return ["dkms", "superlink"] if description.tls else ["dkms"]
+
+
+def _party(name: str, clients: int) -> str:
+    pki = "../../pki"
+    two = "least_members = 2  # of two clients each can subtract its own model\nleast_contributors = 2\ncolluders = 0\n"
+    return (
+        f'certificate = "{pki}/{name}.crt"\nkey = "{pki}/{name}.key"\nauthority = "{pki}/ca.crt"\n'
+        'state = "state"\n'
+        "tell_accuracy = true  # everybody is on this machine; in earnest, see docs/deployment.md\n"
+    ) + (two if clients == 2 and name != AGGREGATOR else "")
+
+
+def _make_node_key(path: Path) -> None:
+    """ECDSA on P-384 in OpenSSH's format, as Flower reads them."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP384R1())
+    openssh = serialization.PrivateFormat.OpenSSH
+    private = key.private_bytes(serialization.Encoding.PEM, openssh, serialization.NoEncryption())
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    _write_private(path, private)
+    path.with_name(f"{path.name}.pub").write_bytes(public)
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)

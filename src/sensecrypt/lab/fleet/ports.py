@@ -1,0 +1,46 @@
+"""Ports on this machine: a row of free ones, or a clear word about the one that is not."""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+
+from sensecrypt.errors import ServiceError
+from sensecrypt.lab.fleet.folder import HOST
+
+# Below what systems deal out to outgoing connections, so that a part finds its port free when it starts again.
+_LOWEST, _HIGHEST = 20_000, 30_000
+_TRIES = 200
+
+
+def find_ports(count: int) -> int:
+    """The first of `count` free ports in a row."""
+    for _ in range(_TRIES):
+        first = random.randrange(_LOWEST, _HIGHEST - count)  # noqa: S311  (spreads fleets, no secret)
+        if all(is_free(port) for port in range(first, first + count)):
+            return first
+    raise ServiceError(HOST, f"has no {count} free ports in a row", "choose the first one with --port")
+
+
+def check_ports(first: int, count: int) -> None:
+    """Raise unless `count` ports from `first` on are free."""
+    if first + count > 65_536:
+        raise ServiceError("--port", f"is {first}, and {count} ports are needed", "choose a lower one")
+    for port in range(first, first + count):
+        if not is_free(port):
+            fix = f"end the other program, or choose another --port ({count} in a row are needed)"
+            raise ServiceError(f"{HOST}:{port}", "is in use by another program", fix)
+
+
+def is_free(port: int) -> bool:
+    """Whether it can be listened on."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: closed connections do not count
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
+    return True

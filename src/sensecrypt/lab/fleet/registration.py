@@ -1,0 +1,61 @@
+"""What the key service must know of a run before it begins: size, members, what comes first in every order."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sensecrypt.config import RunConfig
+from sensecrypt.errors import InvalidInput
+from sensecrypt.lab.fleet.folder import AGGREGATOR, Description, FleetFolder
+from sensecrypt.lab.fleet.making import ADMIN
+
+
+def check_config(config: RunConfig, description: Description) -> None:
+    """Refuse what this fleet could not play."""
+    from sensecrypt.transports.flower.settings import refuse_local_only
+
+    if config.clients != description.clients:
+        problem = f"is {config.clients}, and the fleet has {description.clients}"
+        raise InvalidInput("clients", problem, "leave it out, or start a fleet of that many")
+    if not 2 <= config.min_contributors <= description.clients:
+        problem = f"is {config.min_contributors}, the fleet has {description.clients} clients"
+        raise InvalidInput("min_contributors", problem, f"choose 2 to {description.clients}, or start a larger fleet")
+    refuse_local_only(config)
+
+
+def register(folder: FleetFolder, description: Description, config: RunConfig, run: str) -> None:
+    """Register the run, as the fleet's admin."""
+    from sensecrypt.keyservice.http.client import DkmsClient
+
+    size, first = _size_and_first(config)
+    certificate, key, authority = folder.certificate(ADMIN)
+    with DkmsClient(description.dkms_url, certificate=certificate, key=key, authority=authority) as admin:
+        admin.register_run(
+            run,
+            size=size,
+            profile=config.profile,
+            members=dict(enumerate(description.members)),
+            min_contributors=config.min_contributors,
+            aggregators=[AGGREGATOR],
+            quorum=config.quorum,
+            first=first,
+            rounds=config.rounds,
+            server=config.server_rule,
+        )
+
+
+def ranges(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The flags that are set, as ranges [start, stop)."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
+
+
+def _size_and_first(config: RunConfig) -> tuple[int, list[tuple[int, int]]]:
+    from sensecrypt.client.problem import always_of, configured_problem
+    from sensecrypt.models import get_vector
+
+    problem = configured_problem(config)
+    initial = problem.build()
+    always = always_of(config, initial, problem.classes)
+    return get_vector(initial).size, [] if always is None else ranges(always)

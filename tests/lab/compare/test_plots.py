@@ -192,7 +192,7 @@ def test_a_disk_that_fails_leaves_no_half_file(tmp_path, monkeypatch):
 
 def test_matplotlib_is_asked_for_only_when_drawing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtra, match=r"sensecrypt\[bench\]"):
+    with pytest.raises(MissingExtra, match=r"sensecrypt\[lab\]"):
         plots.draw(make_report(), tmp_path)
 
 

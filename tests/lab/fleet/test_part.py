@@ -98,13 +98,13 @@ def test_a_part_that_never_gets_ready(make):
 
 
 def test_dead_parts_are_started_again_so_often_and_no_more(make, own, monkeypatch):
-    monkeypatch.setattr("sensecrypt.fleet.fleet._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("sensecrypt.lab.fleet.fleet._LOOK_SECONDS", 0.01)
     said: list[str] = []
     fleet = Fleet(own.path, say=said.append)
     part = make("raise SystemExit(3)").start()
     fleet._parts = {"node-0": part}
     stop, wait = threading.Event(), threading.Event.wait
-    monkeypatch.setattr("sensecrypt.fleet.keeper._PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("sensecrypt.lab.fleet.keeper._PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(stop, "wait", lambda seconds: not part.wanted or wait(stop, seconds))
     fleet.tend(stop)
     assert len(said) == MOST_RESTARTS + 1

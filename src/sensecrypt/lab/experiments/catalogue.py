@@ -33,7 +33,7 @@ _MODULES = (
     "frontier",
 )
 ITEMS: dict[str, Item] = {
-    item.id: item for item in (import_module(f"sensecrypt.experiments.{name}").ITEM for name in _MODULES)
+    item.id: item for item in (import_module(f"sensecrypt.lab.experiments.{name}").ITEM for name in _MODULES)
 }
 
 

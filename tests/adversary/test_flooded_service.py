@@ -146,7 +146,7 @@ def test_the_audit_log_is_not_filled(service, played, round_):
     with service.browser("client", "phone-2") as member:
         for _ in range(100):
             assert member.get("/v1/nothing").status_code == 404
-            assert member.get(f"{round_address(round_)}/receipt-seed").status_code == 200
+            assert member.get(f"{round_address(round_)}/task").status_code == 200
     assert len(service.audit()) - lines <= 2 * LIMITS["lines_per_minute"] + 3  # and those of half a minute
     with played.client(3) as other, pytest.raises(Refused):
         other.receipts(round_)

@@ -42,9 +42,9 @@ def test_nothing_is_trained_from_it_and_the_others_go_on(fleet, monkeypatch, cap
     played, (change, reason) = fleet(**SETTINGS), STARTS[start]
     honest, trained, train = DkmsClient.moved, [], client_update.train_locally
 
-    def moved(self, round_):
-        right = honest(self, round_)
-        own = self.run(round_.run)["client"] == VICTIM
+    def moved(self, place, size):
+        right = honest(self, place, size)
+        own = self.run(place.run)["client"] == VICTIM
         return change(right.copy()) if own else right
 
     def fit(context, client, vector, number):
@@ -68,9 +68,9 @@ def test_a_start_out_of_reach_is_not_the_measure_of_the_next(fleet, monkeypatch)
     played = fleet(**{**SETTINGS, "rounds": 3})
     honest = DkmsClient.moved
 
-    def moved(self, round_):
-        right = honest(self, round_)
-        wrong = self.run(round_.run)["client"] == VICTIM and round_.number == 0
+    def moved(self, place, size):
+        right = honest(self, place, size)
+        wrong = self.run(place.run)["client"] == VICTIM and place.number == 0
         return right + 0.5 if wrong else right
 
     monkeypatch.setattr(DkmsClient, "moved", moved)
@@ -87,9 +87,14 @@ def test_a_message_with_such_a_model_is_rejected_when_it_is_read(change, problem
 def test_a_round_with_another_bound_gets_nothing(fleet, monkeypatch):
     """An aggregator that registers a larger bound, or none, with a key service that lets it pass."""
     played = fleet(**{**SETTINGS, "rounds": 1})
-    honest = DkmsClient.round
+    honest = DkmsClient.task
     clips = iter([None, 1e6, None, 1e6] * 8)
-    monkeypatch.setattr(DkmsClient, "round", lambda self, place: replace(honest(self, place), clip=next(clips)))
+
+    def task(self, place):
+        given = honest(self, place)
+        return replace(given, round=replace(given.round, clip=next(clips)))
+
+    monkeypatch.setattr(DkmsClient, "task", task)
     wire = Wire(played)
     with pytest.raises(SenseCryptError):
         played.play()

@@ -34,13 +34,15 @@ def test_another_runs_aggregator_is_refused_everything(server):
             lambda: mallory.run(played.run),
             lambda: mallory.public_key(played.run),
             lambda: mallory.register_round(later),
-            lambda: mallory.task(place_of(round_)).round,
             lambda: mallory.receipts(round_),
             lambda: mallory.open(whole.to_bytes(round_), round_),
         ):
             with pytest.raises(Refused) as refusal:
                 ask()
             assert refusal.value.code == "not-the-aggregator"
+        with pytest.raises(Refused) as refusal:
+            mallory.task(place_of(round_))  # no aggregator is given what members are
+        assert refusal.value.code == "wrong-role"
     assert played.events("sum-claimed") == []
     assert played.open(whole, round_).contributors == (0, 1, 2, 3)  # its own goes on undisturbed
 

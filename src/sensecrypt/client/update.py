@@ -98,6 +98,7 @@ def train_and_score(context: ClientContext, task: Task) -> Trained:
     """Local training, and the gradient that the policy asks for."""
     config, client, number = context.config, task.client, task.round.number
     weights, seconds = train_locally(context, client, task.vector, number)
+    _require_finite(weights, context.layers)
     facts: Facts = {"train_seconds": seconds, "sensitivity_seconds": 0.0}
     gradient = None
     if context.policy.needs_gradient:
@@ -164,7 +165,6 @@ def _sealed(context: ClientContext, task: Task, trained: Trained, choice: Choice
     facts["select_seconds"] = facts.get("select_seconds", 0.0) + work_seconds() - start
     start = work_seconds()
     key, client = context.key, task.client
-    _require_finite(trained.weights, context.layers)
     sent, clipped = _to_send(task, trained)
     if clipped is not None and not context.discreet:
         facts["clipped"] = clipped

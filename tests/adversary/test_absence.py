@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.algo.clipping import clip_bound
-from sensecrypt.client import localtraining
+from sensecrypt.client import localtraining, scoring
 from sensecrypt.client import update as client_update
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.models import get_vector, set_vector
@@ -164,3 +164,23 @@ def test_what_members_fetch_does_not_name_contributors(fleet):
     assert isinstance(moved, np.ndarray)
     assert moved.shape == initial.shape
     assert not np.array_equal(model_of(initial, moved, round_), initial)
+
+
+def test_a_client_that_cannot_rank_ranks_all_parameters_alike(fleet, monkeypatch, caplog):
+    """Before the first round, too, nobody is missing for reasons that depend on its data."""
+    played = fleet(**{**SETTINGS, "policy": "sensecrypt", "rounds": 1})
+    honest = scoring._scores
+
+    def fails(context, client, vector):
+        if client == 2:
+            raise FloatingPointError("a gradient that depends on the data")
+        return honest(context, client, vector)
+
+    monkeypatch.setattr(scoring, "_scores", fails)
+    wire = Wire(played)
+    played.play()
+    ranked = {client: parts for client, kind, parts in wire.received if kind == "train.rank"}
+    assert set(ranked) == set(range(6))
+    assert not any(FAILURE in parts for parts in ranked.values())
+    assert len({len(parts["sensitivity"]) for parts in ranked.values()}) == 1
+    assert "ranked alike" in caplog.text  # on the client's own machine

@@ -36,7 +36,7 @@ _RULES = SumRules()
 class KeyServer:
     """Decrypts once per (run, round, cluster, purpose), only sums of enough clients, and only what verifies.
 
-    How often sums may fail is not its business, but that of whoever lets others ask: see `services.dkms`.
+    How often sums may fail is not its business, but that of whoever lets others ask: see `keyservice.http`.
     """
 
     def __init__(self, secret: DecryptionKey, *, rules: SumRules = _RULES, ledger: Ledger | None = None) -> None:

@@ -91,8 +91,9 @@ def test_masks_tell_the_classes_of_clients_that_allow_the_layout(fleet):
         ({"batch_size": 1}, "condition batch_size: the run asks for 1"),
         ({"local_epochs": 1000}, "condition local_epochs: the run asks for 1000"),
         ({"min_contributors": 2}, "condition least_contributors: the run asks for 2 in a sum"),
+        ({"policy": "maskcrypt", "ratio": 0.3}, "condition proposals: the run asks for policy maskcrypt"),
     ],
-    ids=["layout", "learning-rate", "batch-size", "epochs", "contributors"],
+    ids=["layout", "learning-rate", "batch-size", "epochs", "contributors", "proposals"],
 )
 def test_a_run_that_asks_for_too_much_gets_nothing(fleet, caplog, asked, condition):
     """The figure after: no upload, no sketch, no scores, not even data loaded; the operator reads which condition."""

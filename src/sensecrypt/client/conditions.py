@@ -2,6 +2,7 @@
 
 layouts = ["prefix"]           # layouts that it takes part in; "blocks" and "individual" upload its own mask
 sketches = true                # whether it sends a sketch of its sensitivities, where a run clusters by them
+proposals = false              # whether it proposes blocks to encrypt, as MaskCrypt's clients do: they tell its classes
 uploads = "updates"            # what it uploads; "weights": its whole model, if the run says so
 batches = "local"              # its training draws from this machine's randomness; "seeded": from the run's public seed
 least_members = 3              # of its cluster
@@ -29,13 +30,14 @@ from typing import Any
 from sensecrypt import checks
 from sensecrypt.config import RunConfig
 from sensecrypt.errors import InvalidInput, Rejected
+from sensecrypt.policies import get_policy
 from sensecrypt.protocol.dominance import LARGEST_SQUARE, honest_share, honest_square
 from sensecrypt.protocol.round import Round
 
 OUTSIDE = "outside-conditions"
 _LAYOUTS = ("prefix", "blocks", "individual")
 _RANGES = ("learning_rate", "batch_size", "local_epochs")
-_FLAGS = ("sketches", "fixed_groups")
+_FLAGS = ("sketches", "proposals", "fixed_groups")
 _ROUNDING = 1e-9
 _LOG = logging.getLogger("sensecrypt.fleet")
 
@@ -46,6 +48,7 @@ class Conditions:
 
     layouts: tuple[str, ...] = ("prefix",)
     sketches: bool = True
+    proposals: bool = False
     uploads: str = "updates"
     batches: str = "local"
     least_members: int = 3
@@ -93,6 +96,8 @@ class Conditions:
             _refuse("layouts", config.layout, f"allows {', '.join(self.layouts)}")
         if config.clustering != "none" and not self.sketches:
             _refuse("sketches", f"clustering {config.clustering}", "sends no sketch")
+        if get_policy(config.policy).propose is not None and not self.proposals:
+            _refuse("proposals", f"policy {config.policy}", "proposes no blocks")
         if config.uploads == "weights" and self.uploads != "weights":
             _refuse("uploads", "weights", "allows updates")
         for name in _RANGES:

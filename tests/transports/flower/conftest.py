@@ -42,6 +42,7 @@ SMALL = {
 OPEN = """\
 batches = "seeded"  # models are compared with those of one machine
 layouts = ["prefix", "blocks"]
+proposals = true
 least_members = 2
 least_contributors = 2
 colluders = 0

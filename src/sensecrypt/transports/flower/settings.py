@@ -59,7 +59,7 @@ def refuse_local_only(config: RunConfig) -> None:
     """Raise for what only the engine on one machine can do."""
     policy = get_policy(config.policy)
     why = {
-        "policy": config.policy if policy.propose is not None or policy.ranks_by == "jacobian" else "",
+        "layout": config.layout if policy.ranks_by == "jacobian" and config.layout != "prefix" else "",
         "key_mode": config.key_mode if config.key_mode != "dkms" else "",
         "crypto": config.crypto if config.crypto != "real" else "",
         "messages": config.messages if config.messages == "keep" else "",

@@ -68,6 +68,11 @@ class RunState:
         """How many there are."""
         return len(self.latest)
 
+    @property
+    def excluded(self) -> set[int]:
+        """Clients that had come and are members no longer."""
+        return {int(client) for client in np.flatnonzero((self.labels < 0) & (self.samples > 0))}
+
     def members(self, cluster: int) -> list[int]:
         """Of a cluster."""
         return [int(client) for client in np.flatnonzero(self.labels == cluster)]

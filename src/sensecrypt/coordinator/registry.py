@@ -84,8 +84,8 @@ class Registry:
         return taken
 
     def missing(self) -> list[int]:
-        """Members that have not come."""
-        return sorted(self._members - self.enrolments.keys())
+        """Members that have not come, and may."""
+        return sorted(self._members - self.enrolments.keys() - self.excluded)
 
     def _note(self, client: int, reason: str) -> None:
         _LOG.warning("client %d is not enrolled: %s", client, reason)

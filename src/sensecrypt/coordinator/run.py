@@ -85,6 +85,8 @@ def run(
         prices=prices,
     )
     loaded = load_state(folder)
+    if loaded is not None:
+        registry.excluded |= loaded[0].excluded
     enrol_all(registry, patience, least=config.min_contributors)
     if loaded is None:
         state, with_devices = cluster_clients(registry, config, keyservice.samples(name), coordination.observer)

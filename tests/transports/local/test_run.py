@@ -256,6 +256,24 @@ class TestFaults:
         assert not seen.fleet
         assert any("client 4 is left out from now on" in line for line in seen.absences)
 
+    def test_a_client_that_was_found_stays_out_when_the_run_is_resumed(self, tmp_path):
+        settings = {"layout": "blocks", "budget": "paper", "rest": "plain"}
+        whole = play(tmp_path, "whole", intercept=self.alter, **settings)
+        folder = RunFolder(tmp_path / "run")
+
+        class Stop(Exception):
+            pass
+
+        def stop(number, *_):
+            if number == 1:
+                raise Stop
+
+        with pytest.raises(Stop):
+            run_local(make_config({**SMALL, **settings}), folder, intercept=self.alter, on_round=stop)
+        resumed = run_local(folder.read_config(), folder, resume=True)
+        assert resumed.labels == whole.labels
+        assert models(resumed) == models(whole)
+
     @staticmethod
     def alter(client, number, data):
         if (client, number) != (4, 1):  # a slow device, which sends a part plain

@@ -10,6 +10,9 @@ from sensecrypt.coordinator.sampling import sample_members
 from sensecrypt.errors import InvalidInput
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
+from tests.transports.flower.conftest import dkms, fleet, pki
+
+__all__ = ["dkms", "fleet", "pki"]
 
 SMALL = {
     "dataset": "digits",
@@ -82,3 +85,11 @@ def test_a_resumed_run_samples_the_same_clients(tmp_path):
     with pytest.raises(Stop):
         run_local(config, RunFolder(tmp_path / "cut"), on_round=stop)
     assert run_local(config, RunFolder(tmp_path / "cut"), resume=True).model_sha256 == whole.model_sha256
+
+
+def test_a_fleet_samples_and_members_start_from_rounds_that_they_were_not_in(fleet):
+    played = fleet(clients=7, rounds=5, sample=3, min_contributors=3, order_refresh=2)
+    outcome = played.play()
+    by_round = [{each["client"] for each in outcome.played if each["round"] == number} for number in range(5)]
+    assert [len(each) for each in by_round] == [3] * 5
+    assert len(set.union(*by_round)) > 3

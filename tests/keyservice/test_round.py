@@ -182,3 +182,22 @@ def test_pads_leave_the_disk_when_their_round_is_opened_or_left_behind(server):
     played.register(played.round(1, attempt=1))
     assert sealed_pads() == []
     assert not any(pad in on_disk() for pad in pads)
+
+
+def test_a_member_of_the_next_round_fetches_the_model_that_it_starts_from_and_no_earlier_one(server):
+    """Client sampling: phone-3 takes part in round 2 alone."""
+    played = Played(server)
+    rounds = [played.round(number, members=[0, 1, 2]) for number in (0, 1)]
+    for round_ in rounds:
+        played.play(round_)
+    with played.client(3) as client:
+        for round_ in rounds:
+            with pytest.raises(Refused, match="no member"):
+                client.moved(place_of(round_), round_.size)
+    played.register(played.round(2, members=[1, 2, 3]))
+    with played.client(3) as client:
+        assert client.moved(place_of(rounds[1]), played.size).tobytes() == played.model(rounds[1]).tobytes()
+        with pytest.raises(Refused, match="no member"):
+            client.moved(place_of(rounds[0]), played.size)
+        with pytest.raises(Refused, match="no member"):
+            client.task(place_of(rounds[1]))

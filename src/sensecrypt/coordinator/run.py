@@ -68,6 +68,9 @@ def run(
     if described["server"] != asdict(config.server_rule):
         problem = f"is {config.server_rule}, the run is registered with {ServerRule(**described['server'])}"
         raise InvalidInput("server", problem, "register the run with the settings that it is submitted with")
+    if rules.fixed_groups and config.sample:
+        problem = "draws other members every round, and the key service releases sums of fixed groups"
+        raise InvalidInput("sample", problem, "leave sample out, or have the service's policy changed")
     registry = Registry(transport, map(int, names), sketch_seed(folder))
     coordination = Coordination(
         name=name,

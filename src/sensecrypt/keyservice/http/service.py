@@ -303,12 +303,13 @@ class KeyService:
     def _starter(self, place: Place, who: Identity) -> Run:
         """The run of a round that is the asking client's own, or whose model its present round starts from.
 
-        Where only some members of a cluster take part in a round, others start the next one from its model.
+        Where only some members of a cluster take part in a round, others start the next one from its model. Models of
+        earlier rounds are for those who were in them.
         """
         run, round_ = self._registry.run(place.run), self._registry.round(place)
-        client = self._client(run, who)
-        if client not in round_.weights:
-            self._member(run, self._registry.latest_round(place.run, place.cluster), who)
+        if self._client(run, who) not in round_.weights:
+            latest = self._registry.latest_round(place.run, place.cluster)
+            self._member(run, latest if latest.number == place.number + 1 else round_, who)
         return run
 
     def _member(self, run: Run, round_: Round | None, who: Identity) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sensecrypt.client.replayguard import Diary
+from sensecrypt.client.replayguard import ReplayGuard
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.coordination import Assignment
 
@@ -16,7 +16,7 @@ SECOND = Assignment(0, 1, 0, 1.0, (0, 0), refresh=False)
 
 @pytest.fixture
 def diary(tmp_path):
-    return Diary(tmp_path / "run")
+    return ReplayGuard(tmp_path / "run")
 
 
 def test_rounds_and_attempts_follow_each_other(diary):
@@ -58,7 +58,7 @@ def test_two_rounds_never_start_from_one_model(diary, start):
 def test_it_is_kept_over_processes(diary, tmp_path):
     diary.begin(SECOND)
     with pytest.raises(Rejected):
-        Diary(tmp_path / "run").begin(SECOND)
+        ReplayGuard(tmp_path / "run").begin(SECOND)
 
 
 def test_a_client_stays_in_its_first_cluster(diary):

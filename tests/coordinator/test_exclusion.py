@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensecrypt.coordinator.exclusion import PARTS, Suspicion
+from sensecrypt.coordinator.exclusion import PARTS, Exclusion
 from sensecrypt.coordinator.partedsum import MISMATCH, PartedSum
 from sensecrypt.errors import Refused, Rejected
 from sensecrypt.profiles import get_profile
@@ -20,14 +20,14 @@ from tests.crypto.conftest import keypair
 QUORUM, RULES = 0.5, SumRules(3, 0.5, 0.7, 20.0, 1)
 
 
-def everybody(suspicion: Suspicion, weights: dict[int, float]) -> set[int]:
-    return suspicion.invited(0, weights, present=weights.keys(), quorum=QUORUM)
+def everybody(exclusion: Exclusion, weights: dict[int, float]) -> set[int]:
+    return exclusion.invited(0, weights, present=weights.keys(), quorum=QUORUM)
 
 
-def play(suspicion: Suspicion, weights: dict[int, float], culprits: set[int]) -> tuple[set[int], int]:
+def play(exclusion: Exclusion, weights: dict[int, float], culprits: set[int]) -> tuple[set[int], int]:
     """One round as the aggregator plays it: who is in the sum that opens, and how many failed before."""
-    invited = suspicion.invited(0, weights, present=weights.keys(), quorum=QUORUM)
-    parts = suspicion.parts(0, invited, weights, RULES)
+    invited = exclusion.invited(0, weights, present=weights.keys(), quorum=QUORUM)
+    parts = exclusion.parts(0, invited, weights, RULES)
     assert set().union(*parts) == invited
     assert sum(map(len, parts)) == len(invited)
     failures = 0
@@ -38,10 +38,10 @@ def play(suspicion: Suspicion, weights: dict[int, float], culprits: set[int]) ->
         except Rejected:
             continue
         if not rest & culprits:
-            suspicion.learn(0, rest, left_out)
+            exclusion.learn(0, rest, left_out)
             return rest, failures
         failures += 1
-    suspicion.forget(0)
+    exclusion.forget(0)
     return set(), failures
 
 
@@ -49,58 +49,58 @@ def play(suspicion: Suspicion, weights: dict[int, float], culprits: set[int]) ->
 def test_a_culprit_is_found_before_a_run_is_closed(clients, data):
     culprit = data.draw(st.integers(0, clients - 1))
     samples = {client: data.draw(st.integers(100, 300)) for client in range(clients)}
-    weights, suspicion, failed = RULES.weights(samples), Suspicion(), 0
+    weights, exclusion, failed = RULES.weights(samples), Exclusion(), 0
     for _ in range(30):
-        opened, failures = play(suspicion, weights, {culprit})
+        opened, failures = play(exclusion, weights, {culprit})
         assert culprit not in opened
         assert sum(weights[client] for client in opened) >= QUORUM
         failed += failures
-        if suspicion.found:
+        if exclusion.found:
             break
-    assert suspicion.found == {culprit}
+    assert exclusion.found == {culprit}
     assert failed <= 12
-    assert culprit not in everybody(suspicion, weights)
-    assert play(suspicion, weights, {culprit}) == (set(weights) - {culprit}, 0)
+    assert culprit not in everybody(exclusion, weights)
+    assert play(exclusion, weights, {culprit}) == (set(weights) - {culprit}, 0)
 
 
 def test_without_a_culprit_everybody_plays_every_round():
-    weights, suspicion = dict.fromkeys(range(20), 0.05), Suspicion()
+    weights, exclusion = dict.fromkeys(range(20), 0.05), Exclusion()
     for _ in range(10):
-        assert play(suspicion, weights, set()) == (set(weights), 0)
-    assert not suspicion.found
+        assert play(exclusion, weights, set()) == (set(weights), 0)
+    assert not exclusion.found
 
 
 def test_who_was_suspected_and_did_nothing_plays_again():
     """A culprit that stops is no culprit; nobody stays shut out for having been beside it."""
-    weights, suspicion = dict.fromkeys(range(20), 0.05), Suspicion()
-    play(suspicion, weights, {4})
+    weights, exclusion = dict.fromkeys(range(20), 0.05), Exclusion()
+    play(exclusion, weights, {4})
     for _ in range(10):
-        play(suspicion, weights, set())
-    assert everybody(suspicion, weights) == set(weights)
-    assert not suspicion.found
+        play(exclusion, weights, set())
+    assert everybody(exclusion, weights) == set(weights)
+    assert not exclusion.found
 
 
 def test_suspects_are_not_left_out_where_the_others_are_no_quorum():
-    suspicion = Suspicion()
-    suspicion.learn(0, {0}, {1, 2})
+    exclusion = Exclusion()
+    exclusion.learn(0, {0}, {1, 2})
     weights = {0: 0.1, 1: 0.45, 2: 0.45}
-    assert suspicion.invited(0, weights, present={0, 1, 2}, quorum=0.9) == {0, 1, 2}
-    assert suspicion.invited(0, weights, present={1, 2}, quorum=0.5) == {0, 1, 2}
-    assert len(suspicion.invited(0, weights, present={0, 1, 2}, quorum=0.5)) == 2
+    assert exclusion.invited(0, weights, present={0, 1, 2}, quorum=0.9) == {0, 1, 2}
+    assert exclusion.invited(0, weights, present={1, 2}, quorum=0.5) == {0, 1, 2}
+    assert len(exclusion.invited(0, weights, present={0, 1, 2}, quorum=0.5)) == 2
 
 
 def test_clusters_have_suspects_of_their_own():
-    suspicion = Suspicion()
-    suspicion.learn(0, {0}, {1, 2, 3})
+    exclusion = Exclusion()
+    exclusion.learn(0, {0}, {1, 2, 3})
     weights = dict.fromkeys(range(4), 0.25)
-    assert len(suspicion.parts(0, weights.keys(), weights, SumRules(2))) == 2
-    assert len(suspicion.parts(1, weights.keys(), weights, SumRules(2))) == PARTS
+    assert len(exclusion.parts(0, weights.keys(), weights, SumRules(2))) == 2
+    assert len(exclusion.parts(1, weights.keys(), weights, SumRules(2))) == PARTS
 
 
 def test_nobody_can_foresee_the_parts():
     """Two culprits that could would see to it that they are in different ones."""
     weights = {client: (client + 1) / 210 for client in range(20)}
-    drawn = [Suspicion().parts(0, weights.keys(), weights, RULES) for _ in range(60)]
+    drawn = [Exclusion().parts(0, weights.keys(), weights, RULES) for _ in range(60)]
     together = sum(any({18, 19} <= part for part in parts) for parts in drawn)
     assert 0 < together < 60
     for parts in drawn:
@@ -109,8 +109,8 @@ def test_nobody_can_foresee_the_parts():
 
 def test_a_small_cluster_is_searched_client_by_client():
     weights = dict.fromkeys(range(4), 0.25)
-    assert sorted(map(len, Suspicion().parts(0, weights.keys(), weights, SumRules(3)))) == [1, 1, 1, 1]
-    assert sorted(map(len, Suspicion().parts(0, weights.keys(), weights, SumRules(2)))) == [1, 1, 2]
+    assert sorted(map(len, Exclusion().parts(0, weights.keys(), weights, SumRules(3)))) == [1, 1, 1, 1]
+    assert sorted(map(len, Exclusion().parts(0, weights.keys(), weights, SumRules(2)))) == [1, 1, 2]
 
 
 class TestPartedSum:

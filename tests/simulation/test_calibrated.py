@@ -24,7 +24,7 @@ from sensecrypt.runs.notes import server_facts
 from sensecrypt.simulation.ahead import AheadKey
 from sensecrypt.simulation.calibration import measure_prices
 from sensecrypt.simulation.clock import Prices
-from sensecrypt.simulation.nullcipher import TransparentKey
+from sensecrypt.simulation.nullcipher import NullCipher
 from sensecrypt.transports.local.run import run_local
 from sensecrypt.types import Mask
 
@@ -286,11 +286,11 @@ class TestDeadline:
         assert all(record["budget"] < 0.6 for record in last)  # the paper's would give the best device 1
 
 
-class TestTransparentKey:
+class TestNullCipher:
     @pytest.mark.parametrize("name", ["insecure-test", "paillier-2048", "paillier-2048-scalar", "ckks-8192"])
     def test_rows_are_as_long_as_ciphertexts_and_sums_exact(self, name):
         profile = PROFILES[name]
-        key, rng = TransparentKey(profile), np.random.default_rng(0)
+        key, rng = NullCipher(profile), np.random.default_rng(0)
         values = rng.integers(-(2**20), 2**20, 2 * profile.slots + 3)
         a, b = key.encrypt(values), key.encrypt(-3 * values)
         assert a.shape == (-(-values.size // profile.slots), profile.ciphertext_bytes)
@@ -306,14 +306,14 @@ class TestTransparentKey:
 
     @pytest.mark.parametrize("name", ["insecure-test", "paillier-2048-scalar"])
     def test_products_are_exact_and_never_wrap(self, name):
-        key = TransparentKey(PROFILES[name])
+        key = NullCipher(PROFILES[name])
         values = np.array([3, -5, 2**20])
         assert key.decrypt(key.multiply(key.encrypt(values), -7), 3).tolist() == (-7 * values).tolist()
         with pytest.raises(InvalidCiphertext, match="leaves its slot"):
             key.multiply(key.encrypt(values), 2**50)
 
     def test_what_a_real_key_refuses_it_refuses(self):
-        key = TransparentKey(PROFILES["insecure-test"])
+        key = NullCipher(PROFILES["insecure-test"])
         with pytest.raises(ValueDoesNotFit):
             key.encrypt([2**40])
         with pytest.raises(InvalidCiphertext):

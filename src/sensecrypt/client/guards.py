@@ -10,7 +10,7 @@ import torch
 
 from sensecrypt.algo.clipping import check_start
 from sensecrypt.client.laststart import LastStart
-from sensecrypt.client.replayguard import Diary
+from sensecrypt.client.replayguard import ReplayGuard
 from sensecrypt.client.starts import Starts
 from sensecrypt.protocol.coordination import Assignment
 
@@ -22,7 +22,7 @@ class Guards:
 
     def __init__(self, state: Path, run: str, data: tuple[torch.Tensor, torch.Tensor]) -> None:
         """In the client's state folder, of which one folder is the run's."""
-        self._diary, self._last = Diary(state / run), LastStart(state / run)
+        self._diary, self._last = ReplayGuard(state / run), LastStart(state / run)
         self._starts = Starts(state, data)
 
     def rank(self, assignment: Assignment) -> None:

@@ -20,7 +20,7 @@ _BEFORE = [-1, -1]  # any round
 _RANKING = -1
 
 
-class Diary:
+class ReplayGuard:
     """A small file in the client's folder of the run."""
 
     def __init__(self, folder: Path) -> None:

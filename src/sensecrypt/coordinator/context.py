@@ -11,7 +11,7 @@ import numpy as np
 
 from sensecrypt.config import RunConfig
 from sensecrypt.coordinator.checkpoint import RunState
-from sensecrypt.coordinator.exclusion import UNFORESEEN, Suspicion
+from sensecrypt.coordinator.exclusion import UNFORESEEN, Exclusion
 from sensecrypt.coordinator.ports import Observer, Patience, Transport
 from sensecrypt.coordinator.registry import Registry
 from sensecrypt.coordinator.sampling import sample_members
@@ -46,7 +46,7 @@ class Coordination:
         durable: whether the key service outlives the coordinator, so that sums on disk can be handed in again.
         seeded: whether members are sampled by the run's seed, as on one machine.
         prices: what cryptography is charged with in a calibrated run; None: as measured.
-        suspicion: whose receipts may be wrong.
+        exclusion: whose receipts may be wrong.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Coordination:
     durable: bool = True
     seeded: bool = False
     prices: Prices | None = None
-    suspicion: Suspicion = field(default_factory=Suspicion)
+    exclusion: Exclusion = field(default_factory=Exclusion)
 
     @property
     def policy(self) -> Policy:
@@ -128,12 +128,12 @@ class Coordination:
     def invite(self, round_: Round) -> tuple[set[int], list[set[int]]]:
         """The members to ask, and the parts of their sum."""
         cluster, weights, present, rng = round_.cluster, round_.weights, self.registry.present, self._parts_rng(round_)
-        invited = self.suspicion.invited(cluster, weights, present=present, quorum=self.rules.quorum, rng=rng)
+        invited = self.exclusion.invited(cluster, weights, present=present, quorum=self.rules.quorum, rng=rng)
         if self.rules.fixed_groups:
             return invited, make_groups(weights, self.rules.min_contributors)
         if self.clients_decrypt:  # nothing is verified, so nobody can be found
             return invited, [invited]
-        return invited, self.suspicion.parts(cluster, invited, weights, self.rules, rng=rng)
+        return invited, self.exclusion.parts(cluster, invited, weights, self.rules, rng=rng)
 
     def _parts_rng(self, round_: Round) -> random.Random:
         """For who is in which part of a sum: on one machine the cost of a run must be the same again."""

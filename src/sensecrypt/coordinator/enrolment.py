@@ -230,7 +230,7 @@ def _collect_rankings(
 
 def exclude_found(run: Coordination, state: RunState) -> bool:
     """Clients without whom alone sums match are members no longer; whether there were any."""
-    found = [client for client in sorted(run.suspicion.found) if state.labels[client] >= 0]
+    found = [client for client in sorted(run.exclusion.found) if state.labels[client] >= 0]
     for client in found:
         run.registry.exclude(
             client, f"client {client} is left out from now on: sums match their receipts only without it"

@@ -23,8 +23,8 @@ _TRIES = 50
 UNFORESEEN = random.SystemRandom()  # who foresees the parts could see to it that two culprits are in different ones
 
 
-class Suspicion:
-    """Of one run, by cluster; a ServerApp that starts again suspects nobody."""
+class Exclusion:
+    """Of one run, by cluster; a coordinator that starts again suspects nobody."""
 
     def __init__(self) -> None:
         """Nobody is suspected."""

@@ -198,12 +198,12 @@ def _open_parted(
     try:
         part = total.open_most(run.rules, open_sum, first=first)
     except (Refused, Rejected):
-        run.suspicion.forget(cluster)
+        run.exclusion.forget(cluster)
         raise
     left_out = total.of_part(part)
     if left_out:
         _LOG.warning("cluster %d: the sum matches without clients %s", cluster, ", ".join(map(str, left_out)))
-    run.suspicion.learn(cluster, set(total.contributors) - set(left_out), left_out)
+    run.exclusion.learn(cluster, set(total.contributors) - set(left_out), left_out)
     return part
 
 

@@ -2,7 +2,7 @@
 
 Sums are exact whatever is encrypted, so a calibrated run has the models, masks and message sizes of the real one; its
 time is the number of ciphertexts times what one costs on this machine. It protects nothing and says so:
-`TransparentKey` is no profile, has no key file, and only the local engine plays with it, when a configuration says
+`NullCipher` is no profile, has no key file, and only the local engine plays with it, when a configuration says
 `calibrated`.
 """
 
@@ -18,7 +18,7 @@ from sensecrypt.errors import InvalidCiphertext
 from sensecrypt.profiles import Profile
 
 
-class TransparentKey:
+class NullCipher:
     """In the place of a key pair: values travel in rows as long as ciphertexts, readable by everybody."""
 
     def __init__(self, profile: Profile) -> None:
@@ -37,7 +37,7 @@ class TransparentKey:
         return self._profile.slots
 
     @property
-    def public(self) -> TransparentKey:
+    def public(self) -> NullCipher:
         """There is only one half."""
         return self
 
@@ -65,9 +65,9 @@ class TransparentKey:
             raise InvalidCiphertext("a", "has a product that leaves its slot", "multiply smaller values")
         return self.write(values * number)
 
-    def accumulator(self, rows: int) -> TransparentAccumulator:
+    def accumulator(self, rows: int) -> NullAccumulator:
         """An empty sum."""
-        return TransparentAccumulator(self, rows)
+        return NullAccumulator(self, rows)
 
     def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:  # noqa: ARG002 (as above)
         """The values, which were in sight all the time."""
@@ -86,10 +86,10 @@ class TransparentKey:
         return rows
 
 
-class TransparentAccumulator:
+class NullAccumulator:
     """A running sum of readable rows."""
 
-    def __init__(self, key: TransparentKey, rows: int) -> None:
+    def __init__(self, key: NullCipher, rows: int) -> None:
         """All zeros."""
         self._key, self._sums = key, np.zeros((rows, key.slots), dtype=np.int64)
 

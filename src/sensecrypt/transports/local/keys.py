@@ -17,7 +17,7 @@ from sensecrypt.protocol.sumrules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGH
 from sensecrypt.simulation.ahead import AheadKey
 from sensecrypt.simulation.calibration import measure_prices
 from sensecrypt.simulation.clock import Prices
-from sensecrypt.simulation.nullcipher import TransparentKey
+from sensecrypt.simulation.nullcipher import NullCipher
 from sensecrypt.types import BoolVector
 
 
@@ -57,7 +57,7 @@ def make_keys(config: RunConfig, always: BoolVector | None, prices: Prices | Non
     if config.crypto == "calibrated":
         if encrypts and prices is None:
             prices = measure_prices(config.profile, shared_key=shared, ahead=ahead)
-        secret, ahead = TransparentKey(get_profile(config.profile)), False
+        secret, ahead = NullCipher(get_profile(config.profile)), False
     else:
         prices, secret = None, generate_keypair(config.profile)[1]
         if encrypts:

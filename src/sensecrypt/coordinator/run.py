@@ -60,18 +60,7 @@ def run(
         prices: what cryptography is charged with in a calibrated run; None: as measured.
         on_round: called after each round with its number and records.
     """
-    described = keyservice.run(name)
-    names, rules = described["names"], SumRules(**{each.name: described[each.name] for each in fields(SumRules)})
-    if sorted(map(int, names)) != list(range(config.clients)):
-        problem = f"is {config.clients}, the key service knows {len(names)} members of run {name}"
-        raise InvalidInput("clients", problem, "register the run with as many, numbered from 0")
-    if described["server"] != asdict(config.server_rule):
-        problem = f"is {config.server_rule}, the run is registered with {ServerRule(**described['server'])}"
-        raise InvalidInput("server", problem, "register the run with the settings that it is submitted with")
-    if rules.fixed_groups and config.sample:
-        problem = "draws other members every round, and the key service releases sums of fixed groups"
-        raise InvalidInput("sample", problem, "leave sample out, or have the service's policy changed")
-    registry = Registry(transport, map(int, names), sketch_seed(folder))
+    rules = _require_registered(keyservice.run(name), config, name)
     coordination = Coordination(
         name=name,
         config=config,
@@ -79,7 +68,7 @@ def run(
         keyservice=keyservice,
         public=keyservice.public_key(name),
         folder=folder,
-        registry=registry,
+        registry=Registry(transport, range(config.clients), sketch_seed(folder)),
         registered=rules,
         patience=patience,
         observer=observer or Observer(),
@@ -87,21 +76,8 @@ def run(
         seeded=volatile is not None,
         prices=prices,
     )
-    loaded = load_state(folder)
-    if loaded is not None:
-        registry.excluded |= loaded[0].excluded
-    enrol_all(registry, patience, least=config.min_contributors)
-    if loaded is None:
-        state, with_devices = cluster_clients(registry, config, keyservice.samples(name), coordination.observer)
-        if not folder.exists():
-            folder.create(with_devices)
-    else:
-        state, kept = loaded
-        if volatile is not None:
-            _restore(volatile, kept, coordination, state)
+    state = _begin_or_resume(coordination, volatile)
     coordination = replace(coordination, config=replace(folder.read_config(), rounds=config.rounds))
-    if loaded is None:
-        _save(coordination, state, volatile)
     if state.next_round == SETUP:
         records = first_orders(coordination, state)
         exclude_found(coordination, state)
@@ -120,6 +96,39 @@ def run(
         if on_round is not None:
             on_round(number, records)
     return coordination, state
+
+
+def _require_registered(described: Mapping[str, Any], config: RunConfig, name: str) -> SumRules:
+    """The release rules of a run that is registered as it is configured; else `InvalidInput`."""
+    names, rules = described["names"], SumRules(**{each.name: described[each.name] for each in fields(SumRules)})
+    if sorted(map(int, names)) != list(range(config.clients)):
+        problem = f"is {config.clients}, the key service knows {len(names)} members of run {name}"
+        raise InvalidInput("clients", problem, "register the run with as many, numbered from 0")
+    if described["server"] != asdict(config.server_rule):
+        problem = f"is {config.server_rule}, the run is registered with {ServerRule(**described['server'])}"
+        raise InvalidInput("server", problem, "register the run with the settings that it is submitted with")
+    if rules.fixed_groups and config.sample:
+        problem = "draws other members every round, and the key service releases sums of fixed groups"
+        raise InvalidInput("sample", problem, "leave sample out, or have the service's policy changed")
+    return rules
+
+
+def _begin_or_resume(run: Coordination, volatile: VolatileKeyService | None) -> RunState:
+    """The state after the last complete round; of a new run, the clusters of those who enrolled."""
+    loaded = load_state(run.folder)
+    if loaded is not None:
+        run.registry.excluded |= loaded[0].excluded
+    enrol_all(run.registry, run.patience, least=run.config.min_contributors)
+    if loaded is not None:
+        state, kept = loaded
+        if volatile is not None:
+            _restore(volatile, kept, run, state)
+        return state
+    state, config = cluster_clients(run.registry, run.config, run.keyservice.samples(run.name), run.observer)
+    if not run.folder.exists():
+        run.folder.create(config)
+    _save(run, state, volatile)
+    return state
 
 
 def _budgets(coordination: Coordination, state: RunState) -> Budgets:

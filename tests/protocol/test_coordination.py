@@ -260,8 +260,10 @@ class TestSettings:
             ({"sensecrypt.enrol-seconds": math.inf}, "sensecrypt.enrol-seconds"),
             ({"sensecrypt.settings.grace": "nan"}, "grace: is nan"),
             ({"sensecrypt.settings.beta": "1,inf"}, "beta: is inf"),
-            ({"sensecrypt.settings.policy": "maskcrypt"}, "is for one machine"),
-            ({"sensecrypt.settings.policy": "fedml_he"}, "is for one machine"),
+            (
+                {"sensecrypt.settings.policy": "fedml_he", "sensecrypt.settings.layout": "blocks"},
+                "layout: blocks is for one machine",
+            ),
             ({"sensecrypt.settings.key_mode": "shared-key"}, "is for one machine"),
             ({"sensecrypt.settings.crypto": "calibrated"}, "is for one machine"),
             ({"sensecrypt.settings.messages": "keep"}, "is for one machine"),

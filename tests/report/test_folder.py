@@ -70,8 +70,8 @@ def test_descriptions_that_were_kept_give_a_map(run):
         ({"run.json": "[]"}, "is not what a run writes"),
         ({"run.json": "{}"}, "is not what a run writes"),
         ({"run.json": '{"version": 1, "config": {}}'}, "version 1"),
-        ({"run.json": '{"version": 2, "config": {"warp": 9}}'}, "no key of a run's configuration"),
-        ({"run.json": '{"version": 2, "config": {"rounds": "many"}}'}, "is 'many'"),
+        ({"run.json": '{"version": 3, "config": {"warp": 9}}'}, "no key of a run's configuration"),
+        ({"run.json": '{"version": 3, "config": {"rounds": "many"}}'}, "is 'many'"),
     ],
     ids=str,
 )

@@ -21,7 +21,7 @@ from sensecrypt.files import make_folder, write_whole
 from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.simulation.clock import CostModel
 
-VERSION = 2
+VERSION = 3
 CHANGEABLE = (  # what a run that is resumed may have otherwise
     *("rounds", "learning_rate", "momentum", "batch_size", "local_epochs", "sample", "order_refresh", "quorum"),
     *("slack", "grace", "sensitivity_samples", "on_infeasible", "workers"),

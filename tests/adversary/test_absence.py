@@ -121,7 +121,7 @@ def test_whoever_fails_at_once_tells_the_same_facts(fleet, monkeypatch, policy):
     wire = Wire(played)
     outcome = played.play()
     uploads = {client: parts for client, kind, parts in wire.received if kind == "train"}
-    assert set(uploads) == {record["client"] for record in outcome.played} == set(range(6))
+    assert set(uploads) == {record.client for record in outcome.played} == set(range(6))
     told = {client: facts_from_bytes(parts["facts"], "train") for client, parts in uploads.items()}
     assert len({frozenset(facts) for facts in told.values()}) == 1
     zeros = {client: {name for name, value in facts.items() if value == 0} for client, facts in told.items()}

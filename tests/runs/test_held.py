@@ -12,6 +12,7 @@ import pytest
 from sensecrypt.client import localtraining
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, SenseCryptError
+from sensecrypt.records import clients_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
 
@@ -38,8 +39,8 @@ def test_a_second_process_is_refused_and_the_run_goes_on_unharmed(tmp_path):
         assert "Traceback" not in done.stderr
 
     result = run_local(make_config(SMALL), folder, on_round=second)
-    assert sorted({record["round"] for record in result.log}) == [-1, 0, 1]
-    clients = [(record["round"], record["client"]) for record in result.log if "client" in record]
+    assert sorted({record.round for record in result.log}) == [-1, 0, 1]
+    clients = [(record.round, record.client) for record in clients_of(result.log)]
     assert len(clients) == len(set(clients))
 
 
@@ -48,7 +49,7 @@ def test_a_resumed_run_takes_more_rounds_and_another_rate(tmp_path):
     run_local(make_config(SMALL), folder)
     config = folder.change_config({"rounds": "3", "learning_rate": "0.01"})
     result = run_local(config, folder, resume=True)
-    assert sorted({record["round"] for record in result.records}) == [0, 1, 2]
+    assert sorted({record.round for record in result.records}) == [0, 1, 2]
     assert json.loads((folder.path / "run.json").read_text())["config"]["learning_rate"] == 0.01
 
 

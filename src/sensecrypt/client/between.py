@@ -12,6 +12,7 @@ from sensecrypt.files import make_folder, write_whole
 from sensecrypt.policies.maskcrypt import expose
 from sensecrypt.protocol.coordination import Assignment
 from sensecrypt.protocol.envelope import parse_any, serialize
+from sensecrypt.records import Facts, to_fields
 from sensecrypt.types import Mask
 
 _TRAINED, _EXPOSED = "trained.safetensors", "exposed.safetensors"
@@ -30,7 +31,7 @@ class Between:
         tensors = {"weights": trained.weights}
         if trained.gradient is not None:
             tensors["gradient"] = trained.gradient
-        self._write(_TRAINED, serialize("trained", {**header, "facts": json.dumps(trained.facts)}, tensors))
+        self._write(_TRAINED, serialize("trained", {**header, "facts": json.dumps(to_fields(trained.facts))}, tensors))
 
     def trained(self, assignment: Assignment) -> Trained:
         """What was kept in the first exchange of this attempt, or `Rejected`; it is used once."""
@@ -42,7 +43,7 @@ class Between:
         if (int(header["round"]), int(header["attempt"])) != (assignment.number, assignment.attempt):
             raise Rejected("an upload was asked for whose proposal was another attempt's")
         path.unlink()
-        return Trained(tensors["weights"], tensors.get("gradient"), json.loads(header["facts"]))
+        return Trained(tensors["weights"], tensors.get("gradient"), Facts(**json.loads(header["facts"])))
 
     def keep_mask(self, mask: Mask) -> None:
         """What everybody encrypted in this round: the rest of the next model is exposed by it."""

@@ -10,14 +10,14 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from sensecrypt import checks
 from sensecrypt.client.between import Between
-from sensecrypt.client.context import ClientContext, Facts, Vector
+from sensecrypt.client.context import ClientContext, Vector
 from sensecrypt.client.guards import Guards
 from sensecrypt.client.identity import LEAST_SHARE, Identity
 from sensecrypt.client.scoring import clustering_gains, describe_gains, rank_parameters
@@ -32,6 +32,7 @@ from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import model_from
+from sensecrypt.records import Facts, to_fields
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.runs.noise import noise_is_on
 from sensecrypt.types import BoolVector
@@ -134,7 +135,7 @@ class Client:
             self.guards.begin(assignment)
         task = self._task(assignment, None)
         trained = train_and_score(self.context, task)
-        message = propose_blocks(self.context, task, trained)
+        message, trained = propose_blocks(self.context, task, trained)
         self._between.keep_trained(assignment, trained)
         return {"proposal": message}
 
@@ -168,16 +169,16 @@ class Client:
         make_folder(folder.path)
         folder.save_model(assignment.cluster, vector, layout(self.context.build()))
         digest = hashlib.sha256(vector.tobytes()).hexdigest().encode()
-        return {"facts": facts_to_bytes(self._evaluated(vector)), "model_sha256": digest}
+        return {"facts": facts_to_bytes(Facts(accuracy=self._evaluated(vector))), "model_sha256": digest}
 
     def _send(self, update: Update, task: Task, assignment: Assignment) -> Parts:
-        share, facts = update.facts["encrypted_share"], dict(update.facts)
+        facts, share = update.facts, update.mask.share
         if share < self._least_share:
             told = f"{share:.0%} would be encrypted, this client wants {self._least_share:.0%}"
-            raise Rejected(f"{told}: its budget is {facts['budget']:.2f}")
+            raise Rejected(f"{told}: its budget is {task.budget:.2f}")
         self.keyservice.send_tag(update.model.tag, task.round)
         if assignment.start is not None:
-            facts |= self._evaluated(task.vector)
+            facts = replace(facts, accuracy=self._evaluated(task.vector))
         parts = {"upload": update.model.upload, "facts": facts_to_bytes(facts)}
         if task.refresh is not None and update.sensitivity is not None:
             self.keyservice.send_tag(update.sensitivity.tag, task.refresh[0])
@@ -223,8 +224,8 @@ class Client:
         if self.guards is not None:
             self.guards.claim(vector, self.run)
 
-    def _evaluated(self, vector: Vector) -> Facts:
-        return {} if self.accuracy is None else {"accuracy": self.accuracy(vector)}
+    def _evaluated(self, vector: Vector) -> float | None:
+        return None if self.accuracy is None else self.accuracy(vector)
 
     @property
     def _least_share(self) -> float:
@@ -276,11 +277,13 @@ class Client:
         path = self.folder / _NOISED
         if path.exists():  # also where the run's settings say by now that there is no noise
             header, tensors = parse_any(path.read_bytes(), "noised")
-            return tensors["gains"], json.loads(header["facts"])
+            return tensors["gains"], Facts(**json.loads(header["facts"]))
         gains, facts = clustering_gains(self.context, self.number, self.initial)
         if noise_is_on(self.context.config):
             make_folder(self.folder)
-            RunFolder(self.folder).write(_NOISED, serialize("noised", {"facts": json.dumps(facts)}, {"gains": gains}))
+            RunFolder(self.folder).write(
+                _NOISED, serialize("noised", {"facts": json.dumps(to_fields(facts))}, {"gains": gains})
+            )
         return gains, facts
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,6 @@ from sensecrypt.policies.policy import Policy
 from sensecrypt.types import BoolVector
 
 Vector = npt.NDArray[np.float32]
-Facts = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sensecrypt.coordinator.checkpoint import Closed
 from sensecrypt.coordinator.partedsum import PartedSum
@@ -11,7 +11,7 @@ from sensecrypt.coordinator.ports import Observer, Reply
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.coordination import facts_from_bytes, require_parts
 from sensecrypt.protocol.round import Round
-from sensecrypt.runs.notes import Notes, grow, server_facts, under_covered_blocks
+from sensecrypt.runs.notes import Notes, under_covered_blocks, with_cost
 from sensecrypt.worktime import work_seconds
 
 _SPOILT = "the sum matches the tags only without some clients, this one among them"
@@ -74,18 +74,17 @@ class Collecting:
             self._tagged.require(client)
             self.total.add(parts["upload"], sender=client)
             self.observer.arrived(self.round, client, parts["upload"])
-            if "accuracy" in facts:
-                self.evaluated[client] = facts.pop("accuracy")
-            facts["bytes_up"] += self.notes.clients[client].get("propose_bytes", 0)
-            grow(self.notes.clients[client], facts)
+            if facts.accuracy is not None:
+                self.evaluated[client] = facts.accuracy
+            first = self.notes.clients[client].propose_bytes or 0
+            self.notes.add(client, replace(facts, accuracy=None, bytes_up=(facts.bytes_up or 0) + first))
             if self.sensitivities is not None and self._tagged_after is not None and "sensitivity" in parts:
                 self._tagged_after.require(client)
                 self.sensitivities.add(parts["sensitivity"], sender=client)
         except Rejected as error:
             if client not in self.total.arrived:
                 self.notes.left_out[client] = str(error)
-        took = work_seconds() - start - (self.total.cost.total_seconds - before)
-        grow(self.notes.server, {"aggregate_seconds": max(0.0, took)})
+        self.notes.spend(work_seconds() - start - (self.total.cost.total_seconds - before))
 
     def close(self, min_contributors: int, *, without: int | None = None) -> Closed:
         """Close the sums, all or all but one part."""
@@ -98,12 +97,12 @@ class Collecting:
             gains = self.sensitivities.total(without=without)
             sensitivity = gains.close().to_bytes(self.after) if gains.contributors else None
         took = max(0.0, work_seconds() - start - total.cost.total_seconds)
-        server = {**self.notes.server, **server_facts(cost, multiplied=self.round.factors is not None)}
-        grow(server, {"aggregate_seconds": took})
-        server |= {
-            "union_share": aggregate.mask.share,
-            "under_covered_blocks": under_covered_blocks(total, min_contributors),
-        }
+        server = replace(
+            with_cost(self.notes.server, cost, multiplied=self.round.factors is not None),
+            aggregate_seconds=(self.notes.server.aggregate_seconds or 0.0) + took,
+            union_share=aggregate.mask.share,
+            under_covered_blocks=under_covered_blocks(total, min_contributors),
+        )
         alone = dict.fromkeys(self.total.arrived - set(self.total.contributors), _ALONE)
         spoilt = dict.fromkeys(set(self.total.contributors) - set(total.contributors), _SPOILT)
         notes = Notes(self.notes.clients, server, self.notes.left_out | alone | spoilt)

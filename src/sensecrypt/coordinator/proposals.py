@@ -12,7 +12,6 @@ from sensecrypt.errors import Rejected, SenseCryptError
 from sensecrypt.policies.situation import blocks_of
 from sensecrypt.protocol.coordination import require_parts
 from sensecrypt.protocol.messages import Proposal
-from sensecrypt.runs.notes import grow
 from sensecrypt.worktime import work_seconds
 
 Requests = dict[int, dict[str, bytes]]
@@ -40,7 +39,7 @@ def agree_on_masks(run: Coordination, asked: Mapping[int, Collecting], requests:
             if proposal.blocks.size > limit:
                 raise Rejected(f"client {reply.client} proposes {proposal.blocks.size:,} blocks, {limit:,} are allowed")
             proposals[reply.client] = proposal
-            grow(each.notes.clients[reply.client], {"propose_bytes": len(message)})
+            each.notes.add(reply.client, {"propose_bytes": len(message)})
         except Rejected as error:
             each.notes.left_out[reply.client] = str(error)
     agreed: Requests = {}
@@ -50,10 +49,10 @@ def agree_on_masks(run: Coordination, asked: Mapping[int, Collecting], requests:
             continue
         start = work_seconds()
         flags = agree([proposals[client].blocks for client in own], each.round.blocks, _limit(run, each))
-        grow(each.notes.server, {"aggregate_seconds": work_seconds() - start})
+        each.notes.spend(work_seconds() - start)
         message = np.packbits(flags).tobytes()
         for client in own:
-            grow(each.notes.clients[client], {"bytes_down": len(message)})
+            each.notes.add(client, {"bytes_down": len(message)})
             agreed[client] = {**requests[client], "agreed": message}
     return agreed
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Iterable
-from typing import Any
 
-from sensecrypt.coordinator.ports import Record, Reply, Transport, Unanswered
+from sensecrypt.coordinator.ports import Reply, Transport, Unanswered
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.protocol.coordination import Enrolment, Invitation, facts_from_bytes, require_parts
+from sensecrypt.records import Facts, Refusal
 
 _LOG = logging.getLogger("sensecrypt.coordinator")
 _LEAST_SECONDS = 1e-3  # of a delay: no clock tells shorter ones apart
@@ -22,11 +22,11 @@ class Registry:
         self._transport, self._members, self._sketch_seed = transport, set(members), sketch_seed
         self._asked: dict[int, Hashable] = {}
         self._present: set[int] = set()
-        self._refused: list[Record] = []
+        self._refused: list[Refusal] = []
         self.excluded: set[int] = set()
         self.last_refusal = ""
         self.enrolments: dict[int, Enrolment] = {}
-        self.facts: dict[int, dict[str, Any]] = {}
+        self.facts: dict[int, Facts] = {}
         self.bandwidths: dict[int, float] = {}  # megabytes per second of each client's first answer
 
     @property
@@ -38,7 +38,7 @@ class Registry:
         """See who is there, and have those who are new enrol; one that is refused gets a line in the log."""
         there = self._transport.present(seconds=seconds)
         for refusal in self._transport.refusals():
-            self.last_refusal = refusal["refused"]
+            self.last_refusal = refusal.refused
             self._refused.append(refusal)
         self._present = set(there) - self.excluded
         self._asked = {client: token for client, token in self._asked.items() if there.get(client) == token}
@@ -78,7 +78,7 @@ class Registry:
         self.excluded.add(client)
         self.refuse(client, reason)
 
-    def take_refusals(self) -> list[Record]:
+    def take_refusals(self) -> list[Refusal]:
         """Clients and peers that were refused since the last call, and why."""
         taken, self._refused = self._refused, []
         return taken
@@ -90,4 +90,4 @@ class Registry:
     def _note(self, client: int, reason: str) -> None:
         _LOG.warning("client %d is not enrolled: %s", client, reason)
         self.last_refusal = reason
-        self._refused.append({"refused_client": client, "refused": reason})
+        self._refused.append(Refusal(refused_client=client, refused=reason))

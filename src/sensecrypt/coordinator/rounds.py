@@ -9,18 +9,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from sensecrypt import checks
 from sensecrypt.coordinator.checkpoint import Closed, RunState, begin_attempt, forget_closed, load_closed
 from sensecrypt.coordinator.collection import Collecting
 from sensecrypt.coordinator.context import Coordination
 from sensecrypt.coordinator.partedsum import MISMATCH, PartedSum
-from sensecrypt.coordinator.ports import Record
 from sensecrypt.coordinator.proposals import agree_on_masks
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.protocol.coordination import Assignment
 from sensecrypt.protocol.round import Round
-from sensecrypt.runs.notes import Notes, grow, server_facts
+from sensecrypt.records import ClientRecord, Evaluation, Played, Record, ServerRecord, grown, servers_of
+from sensecrypt.runs.notes import Notes, with_cost
 from sensecrypt.worktime import work_seconds
 
 MAX_ATTEMPTS = 3
@@ -61,7 +62,7 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
         _collect(run, state, collecting, budgets)
         for cluster, each in collecting.items():
             evaluated += [
-                {"round": state.latest[cluster][0].item(), "evaluated": client, "accuracy": accuracy}
+                Evaluation(round=state.latest[cluster][0].item(), evaluated=client, accuracy=accuracy)
                 for client, accuracy in each.evaluated.items()
             ]
             try:
@@ -108,8 +109,10 @@ def _begin(run: Coordination, state: RunState, cluster: int, number: int, attemp
     if run.is_refresh(number):
         after = run.describe(state, cluster, number + 1, "sensitivity", attempt, members=round_.weights)
         run.keyservice.register_round(after)
-    server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": run.config.encryption.crypto}
-    notes = Notes({client: {"bytes_down": 0} for client in round_.weights}, server)
+    clients = {
+        client: ClientRecord(round=number, cluster=cluster, client=client, bytes_down=0) for client in round_.weights
+    }
+    notes = Notes(clients, ServerRecord(round=number, cluster=cluster, crypto=run.config.encryption.crypto))
     invited, parts = run.invite(round_)
     whole = run.rules.fixed_groups
     sensitivities = None if after is None else PartedSum(after, run.public, parts, whole=whole)
@@ -149,7 +152,7 @@ def _refuse_failure_of_all(collecting: Collecting) -> None:
     Only clients on this machine say why they failed.
     """
     arrived = collecting.total.arrived
-    reasons = {client: collecting.notes.clients[client].get("failure") for client in arrived}
+    reasons = {client: collecting.notes.clients[client].failure for client in arrived}
     if reasons and all(reasons.values()):
         client, reason = min(reasons.items())
         round_ = collecting.round
@@ -209,7 +212,7 @@ def _release_parted(
     return part
 
 
-def release_ranking(run: Coordination, total: PartedSum, records: list[Record], *, spoilt: int | None = None) -> None:
+def release_ranking(run: Coordination, total: PartedSum, records: list[Played], *, spoilt: int | None = None) -> None:
     """Have sensitivities released, if need be without those who spoil them: the key service makes an order of them.
 
     Args:
@@ -224,10 +227,10 @@ def release_ranking(run: Coordination, total: PartedSum, records: list[Record], 
         chosen = total.total(without=without)
         message = chosen.close().to_bytes(total.round)
         cost = total.cost_with(chosen)
-        server = server_facts(cost, multiplied=total.round.factors is not None)
-        server["aggregate_seconds"] = max(0.0, work_seconds() - start - chosen.cost.total_seconds)
         if not total.counted:
-            grow(records[-1], server)
+            took = max(0.0, work_seconds() - start - chosen.cost.total_seconds)
+            server = with_cost(_server(records), cost, multiplied=total.round.factors is not None)
+            records[-1] = grown(server, {"aggregate_seconds": took})
             total.counted = True
         received = {"bytes_down": INDEX_BYTES * total.round.size}
         _charge_release(run, message, total.round, records, received)
@@ -235,12 +238,12 @@ def release_ranking(run: Coordination, total: PartedSum, records: list[Record], 
     _release_parted(run, total, release_sum, first=spoilt)
 
 
-def _open_order(run: Coordination, total: PartedSum, records: list[Record], *, spoilt: int | None) -> None:
+def _open_order(run: Coordination, total: PartedSum, records: list[Played], *, spoilt: int | None) -> None:
     """The cluster's new order, without those who spoilt its model; without one the old one stays."""
     try:
         release_ranking(run, total, records, spoilt=spoilt)
     except (Refused, Rejected) as error:
-        records[-1]["no_new_order"] = str(error)
+        records[-1] = replace(_server(records), no_new_order=str(error))
         _LOG.warning("round %d, cluster %d keeps its order: %s", total.round.number - 1, total.round.cluster, error)
 
 
@@ -251,27 +254,33 @@ def _release_model(run: Coordination, state: RunState, closed: Closed) -> None:
 
 
 def _charge_release(
-    run: Coordination, aggregate: bytes, round_: Round, records: list[Record], received: Record
+    run: Coordination, aggregate: bytes, round_: Round, records: list[Played], received: Mapping[str, int]
 ) -> None:
     """Have a sum released; whoever opens it is charged with that, and every member with what it receives."""
     start, work = time.perf_counter(), work_seconds()
     cost = run.keyservice.release(aggregate, round_).cost
-    took: Record = {"release_seconds": time.perf_counter() - start}
+    took: dict[str, float] = {"release_seconds": time.perf_counter() - start}
     if cost is not None:  # the key server is in this process
         took = {
             "release_seconds": max(0.0, work_seconds() - work - cost.total_seconds),
             "decrypt_seconds": cost.seconds.get("decrypt", 0.0),
             "decrypted_blocks": cost.blocks.get("decrypt", 0),
         }
-    clients = [record for record in records if "client" in record and "left_out" not in record]
+    more: Mapping[str, float] = received
     if run.clients_decrypt:
-        received = {**took, "bytes_down": len(aggregate)}
-        for key in took:
-            records[-1].pop(key, None)
+        more = {**took, "bytes_down": len(aggregate)}
+        records[-1] = replace(_server(records), release_seconds=None, decrypt_seconds=None, decrypted_blocks=None)
     else:
-        grow(records[-1], took)
-    for record in clients:
-        grow(record, received)
+        records[-1] = grown(_server(records), took)
+    for place, record in enumerate(records):
+        if isinstance(record, ClientRecord) and record.counts:
+            records[place] = grown(record, more)
+
+
+def _server(records: Sequence[Played]) -> ServerRecord:
+    """The last record, which is the servers'."""
+    [*_, server] = servers_of(records)
+    return server
 
 
 def _release_again(run: Coordination, state: RunState, closed: Closed) -> None:
@@ -283,11 +292,11 @@ def _release_again(run: Coordination, state: RunState, closed: Closed) -> None:
         try:
             run.keyservice.release(closed.sensitivity, after)
         except Refused as error:
-            closed.records[-1]["no_new_order"] = str(error)
+            closed.records[-1] = replace(_server(closed.records), no_new_order=str(error))
             _LOG.warning("round %d, cluster %d keeps its order: %s", closed.number, closed.cluster, error)
 
 
 def _released_before(cluster: int, number: int, attempt: int) -> Closed:
     """What stands for a sum that was released though its answer got lost; its records are lost, too."""
-    server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": "real", "records_lost": True}
+    server = ServerRecord(round=number, cluster=cluster, crypto="real", records_lost=True)
     return Closed(cluster, number, attempt - 1, b"", None, [server], [])

@@ -76,4 +76,4 @@ def test_a_client_plays_where_the_secret_side_cannot_be_imported(fleet):
         process.stdin.close()
     assert process.returncode == 0
     assert asked == ["query.prove", "query.enrol", "train.rank", "train", "query.finish"]
-    assert sorted(record["client"] for record in outcome.played) == [0, 1, 2, 3]
+    assert sorted(record.client for record in outcome.played) == [0, 1, 2, 3]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
 
@@ -10,11 +9,11 @@ from sensecrypt.client.client import Client
 from sensecrypt.client.context import ClientContext, Vector
 from sensecrypt.config import RunConfig
 from sensecrypt.coordinator.budgets import measures_bandwidth
-from sensecrypt.coordinator.ports import Record, Reply
+from sensecrypt.coordinator.ports import Reply
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.keyservice.port import ClientKeyService
-from sensecrypt.protocol.coordination import FAILURE, Assignment, Parts
-from sensecrypt.protocol.envelope import parse
+from sensecrypt.protocol.coordination import FAILURE, Assignment, Parts, facts_from_bytes
+from sensecrypt.records import Refusal
 from sensecrypt.simulation.clock import CostModel, answer_bandwidth
 from sensecrypt.transports.local.workers import LOST, Call, Workers
 
@@ -89,7 +88,7 @@ class LocalTransport:
                     parts["upload"] = arrives
             yield Reply(client, parts, seconds=self._seconds(client, parts))
 
-    def refusals(self) -> list[Record]:
+    def refusals(self) -> list[Refusal]:
         """Nobody is refused."""
         return []
 
@@ -97,10 +96,10 @@ class LocalTransport:
         """How long the answer would have taken the client's device, if it says what it took."""
         if not self._measures or "facts" not in parts:
             return None
-        facts = json.loads(parse(parts["facts"], "facts", header={"facts": str}, tensors={})[0]["facts"])
-        if not facts.get("bytes_up"):
+        facts = facts_from_bytes(parts["facts"], "finish")
+        if not facts.bytes_up:
             return None
         if self._cost_model is not None:
-            facts = self._cost_model.charge_present(facts)
+            facts = self._cost_model.charge(facts)
         rate = answer_bandwidth(facts, self._config.devices(0)[client])
         return sum(map(len, parts.values())) / 1e6 / rate

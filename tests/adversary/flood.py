@@ -10,8 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sensecrypt.protocol.places import place_of
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, place_of
 from tests.keyservice.conftest import Server, certificate
 from tests.keyservice.rounds import Played
 

@@ -15,7 +15,7 @@ from sensecrypt.client import update as client_update
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.models import get_vector, set_vector
 from sensecrypt.protocol.coordination import FAILURE, facts_from_bytes
-from sensecrypt.protocol.places import Place, place_of
+from sensecrypt.protocol.round import Place, place_of
 from sensecrypt.protocol.updates import model_of
 from tests.adversary.audited import released
 from tests.adversary.test_conditions import ONE_CLASS, Wire

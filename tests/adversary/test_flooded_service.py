@@ -17,9 +17,8 @@ from sensecrypt.errors import Refused
 from sensecrypt.keyservice.http.addresses import round_address
 from sensecrypt.keyservice.http.capacity import RESERVE
 from sensecrypt.keyservice.pki import create_authority
-from sensecrypt.protocol.places import place_of
 from sensecrypt.protocol.protection import protect_model
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, place_of
 from tests.adversary.flood import (
     Flood,
     descriptors,

@@ -7,8 +7,8 @@ import pytest
 
 from sensecrypt.errors import Refused
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.places import place_of
 from sensecrypt.protocol.protection import protect_map
+from sensecrypt.protocol.round import place_of
 from tests.keyservice.rounds import Played
 
 

@@ -27,7 +27,7 @@ from sensecrypt.client import update as client_update
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
 from sensecrypt.models import get_vector
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import Place
 from tests.adversary.audited import released
 from tests.adversary.imprint import attacked_images, decibels, imprinted, rounds_of_attack, without_attack
 from tests.transports.flower.conftest import dkms as dkms

@@ -11,7 +11,7 @@ import pytest
 
 from sensecrypt.errors import Refused
 from sensecrypt.keyservice.pki import create_authority
-from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.round import place_of
 from tests.keyservice.conftest import Server, make_server
 from tests.keyservice.rounds import Played
 

@@ -14,9 +14,8 @@ from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
 from sensecrypt.client import scoring, update
 from sensecrypt.client.context import ClientContext
-from sensecrypt.client.localtraining import train_locally
 from sensecrypt.client.problem import configured_problem
-from sensecrypt.client.scoring import Described, clustering_gains, describe_gains, rank_parameters
+from sensecrypt.client.scoring import Described, clustering_gains, describe_gains, rank_parameters, train_locally
 from sensecrypt.client.update import Task, Trained, make_update, propose_blocks, train_and_score
 from sensecrypt.config import make_config
 from sensecrypt.models import get_vector, mean_gradient, set_vector

@@ -14,10 +14,9 @@ from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.answers import Acknowledgement
 from sensecrypt.protocol.messages import Aggregate
-from sensecrypt.protocol.places import place_of
 from sensecrypt.protocol.protection import ProtectedUpdate, protect_model, protect_sensitivity
 from sensecrypt.protocol.releaserules import ReleaseRules
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, place_of
 from tests.keyservice.conftest import CLIENTS, Server
 
 _names = itertools.count()

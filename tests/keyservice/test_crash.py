@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from sensecrypt.cli import main
 from sensecrypt.errors import Refused, SenseCryptError
-from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.round import place_of
 from tests.keyservice.conftest import make_server
 from tests.keyservice.rounds import CLIENTS, Played, expected_model
 

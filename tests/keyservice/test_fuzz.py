@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sensecrypt.keyservice.http.storagecipher import read_root
-from sensecrypt.protocol.descriptions import describe_round
-from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.round import describe_round, place_of
 from tests.keyservice.conftest import PASSPHRASE
 from tests.keyservice.rounds import Played
 

@@ -20,11 +20,11 @@ from sensecrypt.keyservice.http.releases import Releases
 from sensecrypt.keyservice.http.storagecipher import StorageCipher
 from sensecrypt.keyservice.http.store import Store
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.blinding import new_blinding
 from sensecrypt.protocol.ledger import ImportanceOrder, Ledger, MemoryLedger
 from sensecrypt.protocol.messages import Tag
-from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.tags import new_blinding
+from sensecrypt.protocol.updates import ReleasedSum
 from sensecrypt.types import Mask
 
 WHO = Identity("client", "phone-0")

@@ -13,9 +13,7 @@ from sensecrypt.errors import CertificateError, Refused, Unreachable
 from sensecrypt.keyservice.http.addresses import MESSAGE_TYPE, round_address
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.keyservice.pki import create_authority
-from sensecrypt.protocol.descriptions import describe_round
-from sensecrypt.protocol.places import place_of
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, describe_round, place_of
 from tests.keyservice.conftest import Server, certificate, failed_handshakes, make_server, wait_for_handshake
 from tests.keyservice.rounds import SAMPLES, Played
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.errors import Refused
-from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.round import place_of
 from tests.keyservice.rounds import CLIENTS, Played, expected_model
 
 

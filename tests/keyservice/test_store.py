@@ -13,7 +13,7 @@ from sensecrypt.errors import Refused, SenseCryptError
 from sensecrypt.keyservice.http import audit
 from sensecrypt.keyservice.http.folder import Folder, verify_log
 from sensecrypt.keyservice.http.store import Store
-from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.round import place_of
 from tests.keyservice.conftest import PASSPHRASE, make_server
 from tests.keyservice.rounds import Played
 

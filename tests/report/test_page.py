@@ -9,7 +9,7 @@ from importlib import import_module, resources
 import numpy as np
 import pytest
 
-from sensecrypt.client.layers import encrypted_by_layer
+from sensecrypt.client.update import encrypted_by_layer
 from sensecrypt.config import make_config
 from sensecrypt.records import ClientRecord, to_fields
 from sensecrypt.report.folder import read_folder

@@ -28,8 +28,7 @@ from sensecrypt.keyservice.port import ClientKeyService
 from sensecrypt.models import layout
 from sensecrypt.protocol.coordination import Assignment, Enrolment, Invitation, Parts, facts_to_bytes
 from sensecrypt.protocol.envelope import parse_any, serialize
-from sensecrypt.protocol.places import Place, place_of
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Place, Round, place_of
 from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import model_from
 from sensecrypt.records import Facts, to_fields

@@ -1,4 +1,4 @@
-"""Scores of a client's parameters: the gradient, sensitivities for clustering, and encrypted sums for an order."""
+"""Local training, and scores of a client's parameters: the gradient, sensitivities, encrypted sums for an order."""
 
 from __future__ import annotations
 
@@ -12,16 +12,58 @@ from sensecrypt import checks
 from sensecrypt.algo.dp import clip_rows, dp_noise, sample_noise
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
-from sensecrypt.client.context import ClientContext, Vector
+from sensecrypt.client.context import ClientContext, Vector, stir
 from sensecrypt.client.jacobian import jacobian_map
-from sensecrypt.client.localtraining import problem_key, train_locally
-from sensecrypt.models import mean_gradient, sample_gradients
+from sensecrypt.client.training import train
+from sensecrypt.config import RunConfig
+from sensecrypt.models import get_vector, mean_gradient, sample_gradients
 from sensecrypt.protocol.protection import ProtectedUpdate, protect_map, protect_sensitivity
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import SETUP, Facts, grown
 from sensecrypt.runs.noise import noise_is_on, per_sample_noise
 from sensecrypt.simulation.trainingcache import timed
 from sensecrypt.worktime import work_seconds
+
+
+def train_locally(context: ClientContext, client: int, vector: Vector, number: int) -> tuple[Vector, float]:
+    """A client's model after one iteration of local training from `vector`, and the seconds of work that it took."""
+    config = context.config
+    images, labels = context.data[client]
+
+    def make() -> Vector:
+        model, seed = context.model(vector), context.seed("batches", number, client)
+        if context.local:
+            stir()
+        if context.fit is not None:
+            context.fit(model, images, labels, seed)
+            return get_vector(model)
+        return train(
+            model,
+            images,
+            labels,
+            epochs=config.training.local_epochs,
+            batch_size=config.training.batch_size,
+            learning_rate=config.training.learning_rate,
+            momentum=config.training.momentum,
+            seed=seed,
+        )
+
+    training = config.training
+    settings = (training.local_epochs, training.batch_size, training.learning_rate, training.momentum)
+    key = ("train", *problem_key(config), *settings, number, client)
+    return timed(context.cache, key, vector, make)
+
+
+def problem_key(config: RunConfig) -> tuple[object, ...]:
+    """What training results depend on besides the settings of training itself."""
+    return (
+        config.problem.dataset,
+        config.problem.model,
+        config.problem.clients,
+        config.problem.partition,
+        config.problem.seed,
+    )
+
 
 _LOG = logging.getLogger("sensecrypt.client")
 JACOBIAN_SAMPLES = 200  # as many as the paper measures FedML-HE with

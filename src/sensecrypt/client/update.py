@@ -13,9 +13,7 @@ from sensecrypt import checks
 from sensecrypt.algo.clipping import clip_update
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.client.context import ClientContext, Vector
-from sensecrypt.client.layers import encrypted_by_layer
-from sensecrypt.client.localtraining import train_locally
-from sensecrypt.client.scoring import gradient_of, ordering_facts
+from sensecrypt.client.scoring import gradient_of, ordering_facts, train_locally
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.policies.situation import Choice, Situation, spread_over
 from sensecrypt.protocol.coordination import LONGEST_FAILURE, printable
@@ -25,6 +23,19 @@ from sensecrypt.protocol.round import Round
 from sensecrypt.records import Facts, grown
 from sensecrypt.types import BoolVector, Mask
 from sensecrypt.worktime import work_seconds
+
+
+def encrypted_by_layer(mask: Mask, layers: Mapping[str, int]) -> dict[str, list[int]]:
+    """For each layer how many of its parameters are encrypted, and how many it has.
+
+    Args:
+        mask: what is encrypted.
+        layers: names and sizes, in the order of the vector; together as long as the mask.
+    """
+    ends = np.cumsum(list(layers.values()))
+    parts = np.split(mask.to_array(), ends[:-1])
+    return {name: [int(np.count_nonzero(part)), part.size] for name, part in zip(layers, parts, strict=True)}
+
 
 Sent = Vector | checks.FloatVector  # a model, or an update
 _LOG = logging.getLogger("sensecrypt.client")

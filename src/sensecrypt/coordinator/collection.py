@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from sensecrypt.coordinator.checkpoint import Closed
-from sensecrypt.coordinator.partedsum import PartedSum
 from sensecrypt.coordinator.ports import Observer, Reply
+from sensecrypt.coordinator.sums import PartedSum
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.coordination import facts_from_bytes, require_parts
 from sensecrypt.protocol.round import Round

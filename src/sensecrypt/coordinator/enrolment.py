@@ -10,21 +10,50 @@ from dataclasses import replace
 
 import numpy as np
 
+from sensecrypt.algo.clustering import cluster_clients as cluster_rows
+from sensecrypt.algo.merging import Matrix
 from sensecrypt.config import RunConfig, change
 from sensecrypt.coordinator.budgets import measures_bandwidth
 from sensecrypt.coordinator.checkpoint import RunState, begin_attempt
 from sensecrypt.coordinator.collection import Tagged
-from sensecrypt.coordinator.context import Coordination
-from sensecrypt.coordinator.grouping import group_clients
-from sensecrypt.coordinator.partedsum import PartedSum
+from sensecrypt.coordinator.context import Coordination, Registry
 from sensecrypt.coordinator.ports import Observer, Patience
-from sensecrypt.coordinator.registry import Registry
 from sensecrypt.coordinator.rounds import MAX_ATTEMPTS, release_ranking, wait_for_quorum
+from sensecrypt.coordinator.sums import PartedSum
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.protocol.coordination import Assignment, Enrolment, facts_from_bytes, require_parts
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import SETUP, ClientRecord, Played, Record, ServerRecord, clients_of, grown, to_fields
+from sensecrypt.rng import derive_rng
 from sensecrypt.runs.noise import noise_facts
+from sensecrypt.types import Clusters
+
+
+def group_clients(rows: Matrix, config: RunConfig) -> Clusters:
+    """Cluster the clients that are there; a cluster whose sums no key server would decrypt is refused.
+
+    Args:
+        rows: what describes each client's data.
+        config: of the run; its clustering is not `none`.
+    """
+    if config.groups.clustering == "none":
+        raise InvalidInput("clustering", "is none", "choose auto, ap or k-means")
+    k = min(config.groups.clusters, len(rows)) or None
+    clusters = cluster_rows(
+        rows,
+        random_state=derive_rng(config.problem.seed, "clustering"),
+        min_size=max(2, config.release.min_contributors),
+        method=config.groups.clustering,
+        k=k if config.groups.clustering == "k-means" else None,
+    )
+    sizes = np.bincount(clusters.labels)
+    least = min(config.release.min_contributors, len(rows)) if config.encryption.key_mode == "dkms" else 1
+    if sizes.min() < least:
+        small = f"{int((sizes < least).sum())} of {sizes.size} clusters have fewer than {least} clients"
+        problem = f"{config.groups.clustering}: {small} (min_contributors), whose sums the key server never decrypts"
+        raise InvalidInput("clustering", problem, "choose auto, fewer min_contributors, or key_mode shared-key")
+    return clusters
+
 
 _Start = tuple[int, str, float | None, int]  # what all clients must have alike
 _SAME = "give all the same code, model and seed"

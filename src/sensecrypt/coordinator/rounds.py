@@ -15,8 +15,8 @@ from sensecrypt import checks
 from sensecrypt.coordinator.checkpoint import Closed, RunState, begin_attempt, forget_closed, load_closed
 from sensecrypt.coordinator.collection import Collecting
 from sensecrypt.coordinator.context import Coordination
-from sensecrypt.coordinator.partedsum import MISMATCH, PartedSum
 from sensecrypt.coordinator.proposals import agree_on_masks
+from sensecrypt.coordinator.sums import MISMATCH, PartedSum
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.protocol.coordination import Assignment
 from sensecrypt.protocol.round import Round

@@ -17,10 +17,9 @@ from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.config import RunConfig, change
 from sensecrypt.coordinator.budgets import Budgets
 from sensecrypt.coordinator.checkpoint import RunState, forget_closed, load_state, sketch_seed
-from sensecrypt.coordinator.context import Coordination
+from sensecrypt.coordinator.context import Coordination, Registry
 from sensecrypt.coordinator.enrolment import cluster_clients, enrol_all, exclude_found, first_orders, place_newcomers
 from sensecrypt.coordinator.ports import Observer, Patience, Transport
-from sensecrypt.coordinator.registry import Registry
 from sensecrypt.coordinator.rounds import play_round
 from sensecrypt.errors import InvalidInput
 from sensecrypt.keyservice.port import AggregatorKeyService, VolatileKeyService

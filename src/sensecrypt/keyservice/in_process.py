@@ -20,9 +20,8 @@ from sensecrypt.errors import Rejected
 from sensecrypt.protocol.answers import Acknowledgement
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.ledger import ImportanceOrder
-from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.releaserules import ReleaseRules
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Place, Round, place_of
 from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import FEDAVG, moved_after
 

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from sensecrypt import checks
 from sensecrypt.crypto.scheme import EncryptionKey, StorablePublicKey
 from sensecrypt.protocol.answers import Acknowledgement
-from sensecrypt.protocol.places import Place
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Place, Round
 from sensecrypt.protocol.roundtasks import RoundTask
 
 

@@ -15,7 +15,7 @@ from sensecrypt.transports.flower.wire import RECORD, pack
 
 SECRET = [
     *(f"sensecrypt.crypto.{name}" for name in ("ckks.secret", "keyfile", "keys", "paillier.secret", "secretschemes")),
-    *("sensecrypt.protocol.keyserver", "sensecrypt.protocol.decryption"),
+    *("sensecrypt.protocol.keyserver", "sensecrypt.protocol.keyserver"),
     *("sensecrypt.keyservice.http.service", "sensecrypt.keyservice.http.vault"),
 ]
 CODE = """

@@ -5,8 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from sensecrypt.errors import InvalidInput
-from sensecrypt.protocol.places import Place
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Place, Round
 
 PROTOCOL = "1"
 PROTOCOL_HEADER = "SenseCrypt-Protocol"

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 
 from sensecrypt.keyservice.http.problems import refused
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import Place
 
 _PER_HOLDER = 2
 

@@ -24,7 +24,7 @@ from sensecrypt.keyservice.http.refusals import Refusals
 from sensecrypt.keyservice.http.registry import Run
 from sensecrypt.keyservice.http.service import KeyService
 from sensecrypt.keyservice.names import PATTERN
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import Place
 
 NAME = f"^{PATTERN}$"
 _MOST = 2**31 - 1

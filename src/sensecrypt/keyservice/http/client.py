@@ -39,9 +39,7 @@ from sensecrypt.protocol.answers import (
     read_sketch,
     serialize_sketch,
 )
-from sensecrypt.protocol.descriptions import describe_round
-from sensecrypt.protocol.places import Place
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Place, Round, describe_round
 from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import FEDAVG
 

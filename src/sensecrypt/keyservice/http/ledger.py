@@ -26,14 +26,11 @@ from sensecrypt.protocol.answers import (
     serialize_released,
     serialize_sketch,
 )
-from sensecrypt.protocol.descriptions import read_round
 from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.protocol.ledger import ImportanceOrder
 from sensecrypt.protocol.messages import Tag
-from sensecrypt.protocol.places import Place, place_of
-from sensecrypt.protocol.released import ReleasedSum
-from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.updates import FEDAVG, moved_after
+from sensecrypt.protocol.round import Place, Round, place_of, read_round
+from sensecrypt.protocol.updates import FEDAVG, ReleasedSum, moved_after
 
 _OPENING = "WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
 _ATTEMPT = "WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"

@@ -18,10 +18,8 @@ from sensecrypt.keyservice.http.policy import Policy
 from sensecrypt.keyservice.http.problems import refused
 from sensecrypt.keyservice.http.store import Store, Transaction
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.descriptions import describe_round, read_round
-from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.releaserules import ReleaseRules
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Place, Round, describe_round, place_of, read_round
 from sensecrypt.types import BoolVector
 
 _KEPT_ROUNDS = 256  # in memory

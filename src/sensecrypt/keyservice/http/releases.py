@@ -13,7 +13,7 @@ from sensecrypt.keyservice.http.problems import refused
 from sensecrypt.keyservice.http.registry import facts_of, left_behind, require_going_on
 from sensecrypt.keyservice.http.store import Store, Transaction
 from sensecrypt.protocol.answers import Acknowledgement
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import Place
 
 _NEW = "INSERT INTO releases (run, number, cluster, purpose) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _OPENING = "WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"

@@ -33,12 +33,10 @@ from sensecrypt.protocol.answers import (
     read_sketch,
     serialize_sketch,
 )
-from sensecrypt.protocol.descriptions import read_round
 from sensecrypt.protocol.keyserver import MISMATCH, KeyServer
 from sensecrypt.protocol.messages import Aggregate, Tag
-from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.releaserules import ReleaseRules
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Place, Round, place_of, read_round
 from sensecrypt.protocol.roundtasks import RoundTask
 
 T = TypeVar("T")

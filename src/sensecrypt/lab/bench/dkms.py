@@ -24,11 +24,10 @@ from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.pki import create_authority, issue
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.integrity import TagOffset, mac_tag
 from sensecrypt.protocol.messages import Aggregate, Tag, Upload
-from sensecrypt.protocol.places import place_of
 from sensecrypt.protocol.protection import model_format
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, place_of
+from sensecrypt.protocol.tags import TagOffset, mac_tag
 from sensecrypt.types import Mask
 
 PROFILE, RUN = "paillier-2048", "bench"

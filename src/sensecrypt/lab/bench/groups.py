@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.groups import check_groups, make_groups
-from sensecrypt.protocol.releaserules import ReleaseRules
+from sensecrypt.protocol.releaserules import ReleaseRules, check_groups, make_groups
 from sensecrypt.rng import derive_rng
 
 LEAST, QUORUM, ROUNDS = 3, 0.5, 100

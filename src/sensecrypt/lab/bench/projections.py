@@ -27,10 +27,10 @@ from sensecrypt.crypto.scheme import Ciphertexts, Ints
 from sensecrypt.lab.bench.protocol import Times
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.blinding import wrap
 from sensecrypt.protocol.messages import Tag, Upload
 from sensecrypt.protocol.protection import model_format, protect_model
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.tags import wrap
 from sensecrypt.types import Mask
 
 PROFILE: Final = "paillier-2048"

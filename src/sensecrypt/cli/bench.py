@@ -199,7 +199,7 @@ def groups(runs: int, seed: int, as_json: bool) -> None:
 @_repeats
 @_seed
 @_json
-def blindings(model: str, repeats: int, seed: int, as_json: bool) -> None:
+def blinding(model: str, repeats: int, seed: int, as_json: bool) -> None:
     """A model that is blinded against one that is encrypted and one in the open, on one core."""
     from sensecrypt.lab.bench import blinding as module
 

@@ -18,8 +18,8 @@ from sensecrypt.config import RunConfig, make_config
 from sensecrypt.models import get_vector, mean_gradient, set_vector
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import model_format, seal_model
 from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.protection import model_format, protect_model
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.updates import model_of, moved_after
 from sensecrypt.rng import derive_seed
@@ -42,7 +42,7 @@ def run(config: RunConfig) -> np.ndarray:
         round_ = Round("loop", number, 0, "model", vector.size, get_profile(config.profile), weights, clip=clip)
         aggregator = RoundSum(round_, public)
         for client, (inputs, labels) in enumerate(problem.clients):
-            # The client: train, score, clip the update, choose blocks, encrypt them, pad the rest, sign for all.
+            # The client: train, score, clip the update, choose blocks, encrypt them, blinding the rest, sign for all.
             model = problem.build()
             set_vector(model, vector)
             trained = train(
@@ -60,17 +60,17 @@ def run(config: RunConfig) -> np.ndarray:
                 scores, budgets[client], B=config.B, C=config.C, block=round_.block, on_infeasible="budget"
             ).mask
             update, _ = clip_update(trained - vector, norm=clip, largest=model_format(round_).largest)
-            seed = key_server.receipt_seed(round_)
-            sealed = seal_model(update, mask, round_, client=client, key=public, seed=seed, padded=True)
-            # The aggregator adds what it cannot read; the key server keeps the receipt, with the pad's seed.
-            aggregator.add(sealed.upload, sender=client)
-            key_server.take_receipt(sealed.receipt, round_, sender=client)
-        # The key server decrypts, unpads and verifies the sum, once; clients divide by the weights that arrived.
-        opened = key_server.open(aggregator.close().to_bytes(round_), round_)
-        moved, _ = moved_after(moved, opened, round_)
+            seed = key_server.tag_seed(round_)
+            protected = protect_model(update, mask, round_, client=client, key=public, seed=seed, blinded=True)
+            # The aggregator adds what it cannot read; the key server keeps the tag, with the blinding's seed.
+            aggregator.add(protected.upload, sender=client)
+            key_server.take_tag(protected.tag, round_, sender=client)
+        # The key server decrypts, unblinds and verifies the sum, once; clients divide by the weights that arrived.
+        released = key_server.release(aggregator.close().to_bytes(round_), round_)
+        moved, _ = moved_after(moved, released, round_)
         vector = model_of(initial, moved, round_)
         hidden = aggregator.encrypted_contributors.mean() / config.clients
-        print(f"round {number}: {len(opened.contributors)} clients, {hidden:.0%} of their blocks encrypted")
+        print(f"round {number}: {len(released.contributors)} clients, {hidden:.0%} of their blocks encrypted")
     return vector
 
 

@@ -123,21 +123,21 @@ def test_bad_files_are_one_clear_error(tmp_path):
             read_config(path, {})
 
 
-def test_the_rest_is_padded_wherever_somebody_can_unpad_it():
-    assert make_config({}).padded
-    assert not make_config({"preset": "paper"}).padded
-    assert not make_config({"key_mode": "shared-key"}).padded
-    assert not make_config({"policy": "plaintext"}).padded
-    assert make_config({"policy": "plaintext", "rest": "padded"}).padded
-    assert make_config({"preset": "paper", "key_mode": "dkms", "rest": "padded"}).padded
+def test_the_rest_is_blinded_wherever_somebody_can_unblind_it():
+    assert make_config({}).blinded
+    assert not make_config({"preset": "paper"}).blinded
+    assert not make_config({"key_mode": "shared-key"}).blinded
+    assert not make_config({"policy": "plaintext"}).blinded
+    assert make_config({"policy": "plaintext", "rest": "blinded"}).blinded
+    assert make_config({"preset": "paper", "key_mode": "dkms", "rest": "blinded"}).blinded
     with pytest.raises(InvalidInput, match="without a key server"):
-        make_config({"key_mode": "shared-key", "rest": "padded"})
+        make_config({"key_mode": "shared-key", "rest": "blinded"})
 
 
 @pytest.mark.parametrize(
     "settings",
     [
-        {"rest": "padded", "key_mode": "dkms"},
+        {"rest": "blinded", "key_mode": "dkms"},
         {"profile": "ckks-8192", "layout": "blocks"},
         {"profile": "paillier-2048", "layout": "blocks"},
     ],

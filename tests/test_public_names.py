@@ -21,7 +21,7 @@ NAMES = {
     "Mask",
     "MaskMismatch",
     "MissingExtra",
-    "ObfuscatorPool",
+    "RandomizerPool",
     "PROFILES",
     "Profile",
     "PublicKey",

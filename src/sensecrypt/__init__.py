@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from sensecrypt.algo.sketching import sketch as sketch
     from sensecrypt.crypto.encoding import FixedPoint as FixedPoint
     from sensecrypt.crypto.keys import generate_keypair as generate_keypair
-    from sensecrypt.crypto.paillier.obfuscators import ObfuscatorPool as ObfuscatorPool
     from sensecrypt.crypto.paillier.public import PublicKey as PublicKey
+    from sensecrypt.crypto.paillier.randomizers import RandomizerPool as RandomizerPool
     from sensecrypt.crypto.paillier.secret import SecretKey as SecretKey
     from sensecrypt.errors import InfeasibleSelection as InfeasibleSelection
     from sensecrypt.errors import InvalidCiphertext as InvalidCiphertext
@@ -57,7 +57,7 @@ _HOME = {
     "Mask": "types",
     "MaskMismatch": "errors",
     "MissingExtra": "errors",
-    "ObfuscatorPool": "crypto.paillier.obfuscators",
+    "RandomizerPool": "crypto.paillier.randomizers",
     "Profile": "profiles",
     "PublicKey": "crypto.paillier.public",
     "SecretKey": "crypto.paillier.secret",

@@ -39,7 +39,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "sensitivity_samples": 512,
         "key_mode": "dkms",
         "weighting": "client",
-        "rest": "padded",
+        "rest": "blinded",
         "uploads": "updates",
     },
     "paper": {
@@ -84,7 +84,7 @@ class RunConfig:
         weighting: who multiplies an update by its weight: the `client`, before encryption; or the `server`, ciphertext
             by number, as FedAvg is written. That takes slots of 64 bits, for sums are as many times larger as there
             are samples, and a rest that is plain. Where nothing is said and these are not given, it is the client.
-        rest: what clients do not encrypt is `padded`, so that only the key server can read its sum; or `plain`. Where
+        rest: what clients do not encrypt is `blinded`, so that only the key server can read its sum; or `plain`. Where
             nothing is said, it is plain with policy plaintext, and where clients share the key.
         uploads: what clients send of their training: `updates` (trained minus start), clipped to a bound that all
             know, so that every update fits its slots; or whole `weights`, as the paper has it.
@@ -161,7 +161,7 @@ class RunConfig:
     profile: str = "paillier-2048"
     key_mode: Literal["dkms", "shared-key"] = "dkms"
     weighting: Literal["client", "server"] = "client"
-    rest: Literal["padded", "plain"] = "padded"
+    rest: Literal["blinded", "plain"] = "blinded"
     uploads: Literal["updates", "weights"] = "updates"
     clip: Clip = "auto"
     sensitivities: Literal["sketch", "clear"] = "sketch"
@@ -247,9 +247,9 @@ class RunConfig:
         if self.layout == "individual" and profile.slots > 1:
             fix = "choose profile paillier-2048-scalar, or layout blocks or prefix"
             raise InvalidInput("layout", f"individual needs one value a ciphertext, {profile.name} packs", fix)
-        if self.rest == "padded" and self.key_mode == "shared-key":
+        if self.rest == "blinded" and self.key_mode == "shared-key":
             fix = "choose rest plain, or key_mode dkms"
-            raise InvalidInput("rest", "cannot be padded without a key server to take the pads off", fix)
+            raise InvalidInput("rest", "cannot be blinded without a key server that unblinds", fix)
         if self.weighting == "server" and not _server_can_weigh(self.profile, self.rest):
             fix = "choose profile paillier-2048-scalar or paillier-2048-slot64 and rest plain, or weighting client"
             raise InvalidInput("weighting", f"server is not for {profile.name} with rest {self.rest}", fix)
@@ -264,9 +264,9 @@ class RunConfig:
         return ServerRule(self.server, *rates)
 
     @property
-    def padded(self) -> bool:
+    def blinded(self) -> bool:
         """Whether what clients do not encrypt is hidden from the aggregator, too."""
-        return self.rest == "padded"
+        return self.rest == "blinded"
 
     def devices(self, number: int) -> list[Device]:
         """What every client has in that round."""
@@ -284,8 +284,8 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     refuse_unknown(settings, kinds, "a run's configuration")
     explicit = {key: _convert(key, value, kinds[key]) for key, value in settings.items()}
     settings = {**PRESETS[explicit.get("preset", "default")], **explicit}
-    nobody_unpads = settings["key_mode"] == "shared-key"
-    if (nobody_unpads or settings.get("policy") == "plaintext") and "rest" not in explicit:
+    nobody_unblinds = settings["key_mode"] == "shared-key"
+    if (nobody_unblinds or settings.get("policy") == "plaintext") and "rest" not in explicit:
         settings["rest"] = "plain"
     if settings["uploads"] == "weights" and explicit.get("clip", "auto") != "auto":
         raise InvalidInput("clip", "is for updates, and clients upload weights", "set uploads=updates, or leave it out")

@@ -24,7 +24,7 @@ class Profile:
         security_bits: claimed strength against the best known attack; 0: none.
         assumption: what the claim rests on.
         citation: where it comes from.
-        subgroup_bits: length of the primes α_p and α_q if obfuscators are confined to the subgroup of order 2·α_p·α_q,
+        subgroup_bits: length of the primes α_p and α_q if randomizers are confined to the subgroup of order 2·α_p·α_q,
             which makes decryption faster; 0: they are not.
         multiplies: whether ciphertexts can be multiplied by a number.
         randomness_ahead: whether the randomness of ciphertexts can be made before the values are known.

@@ -80,7 +80,7 @@ class Mask:
         return cls(flags[:total].astype(bool), size, block, order)
 
     def to_bits(self) -> bytes:
-        """One bit a block, least significant first, zero-padded to whole bytes."""
+        """One bit a block, least significant first, zero-blinded to whole bytes."""
         return np.packbits(self.flags, bitorder="little").tobytes()
 
     def to_array(self) -> BoolVector:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.transports.flower.conftest import LoopFleet
 
 
-def opened(played: LoopFleet) -> list[list[int]]:
+def released(played: LoopFleet) -> list[list[int]]:
     """The contributors of every sum of models that was decrypted and verified."""
     lines = [line for line in played.server.audit() if line["event"] == "decrypted" and line.get("run") == played.run]
     assert lines

@@ -94,8 +94,8 @@ def is_closed(connection: socket.socket) -> bool:
 def seconds_to_answer(played: Played, round_: Round, client: int = 1) -> float:
     """How long a member waits for something that the service writes down, over a new connection, at the first try."""
     start = time.monotonic()
-    with played.client(client, tries=1) as party:
-        party.task(place_of(round_))
+    with played.client(client, tries=1) as identity:
+        identity.task(place_of(round_))
     return time.monotonic() - start
 
 

@@ -17,7 +17,7 @@ from sensecrypt.models import get_vector, set_vector
 from sensecrypt.protocol.coordination import FAILURE, facts_from_bytes
 from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.updates import model_of
-from tests.adversary.audited import opened
+from tests.adversary.audited import released
 from tests.adversary.test_conditions import ONE_CLASS, Wire
 from tests.transports.flower.conftest import dkms as dkms
 from tests.transports.flower.conftest import fleet as fleet
@@ -55,7 +55,7 @@ def test_a_push_to_the_edge_of_the_slots_never_gets_into_a_sum(fleet, monkeypatc
     sends(monkeypatch, edge)
     wire = Wire(played)
     played.play()
-    assert not any(HOSTILE in contributors for contributors in opened(played))
+    assert not any(HOSTILE in contributors for contributors in released(played))
     assert {client for client, kind, parts in wire.received if kind == "train" and FAILURE in parts} == set()
 
 
@@ -141,10 +141,10 @@ def test_an_honest_client_whose_training_moved_much_is_clipped_and_stays_in_the_
 
     monkeypatch.setattr(localtraining, "train", train)
     played.play()
-    assert opened(played) == [list(range(6))]
-    with played.server.party("client", "client-0") as party:
-        moved = party.moved(
-            Place(played.run, 0, 0, "model", 0), party.task(Place(played.run, 0, 0, "model", 0)).round.size
+    assert released(played) == [list(range(6))]
+    with played.server.identity("client", "client-0") as identity:
+        moved = identity.moved(
+            Place(played.run, 0, 0, "model", 0), identity.task(Place(played.run, 0, 0, "model", 0)).round.size
         )
     bound = clip_bound(played.config.clip, get_vector(problem.build()))
     part = bound / 6 / np.sqrt(moved.size)  # of the clipped update, which is the same in every parameter
@@ -157,9 +157,9 @@ def test_what_members_fetch_does_not_name_contributors(fleet):
     played.play()
     model = played.folder / "state-client-0"
     assert model.exists()
-    with played.server.party("client", "client-0") as party:
-        round_ = party.task(Place(played.run, 0, 0, "model", 0)).round
-        moved = party.moved(place_of(round_), round_.size)
+    with played.server.identity("client", "client-0") as identity:
+        round_ = identity.task(Place(played.run, 0, 0, "model", 0)).round
+        moved = identity.moved(place_of(round_), round_.size)
     initial = get_vector(configured_problem(played.config).build())
     assert isinstance(moved, np.ndarray)
     assert moved.shape == initial.shape

@@ -14,27 +14,27 @@ from tests.keyservice.rounds import Played
 
 def test_a_model_is_handed_out_for_the_attempt_that_was_opened_and_for_no_other(server):
     played = Played(server)
-    left, opened = played.register(played.round()), played.register(played.round(attempt=1))
-    played.open(played.upload(opened), opened)
+    left, released = played.register(played.round()), played.register(played.round(attempt=1))
+    played.release(played.upload(released), released)
     for client in (0, 1):
         with pytest.raises(Refused) as refusal:
             played.model(left, client)
-        assert refusal.value.code == "not-opened"
-        assert played.model(opened, client).size == played.size
+        assert refusal.value.code == "not-released"
+        assert played.model(released, client).size == played.size
 
 
 def test_a_new_attempt_waits_for_an_opening_and_erases_nothing_that_it_reads(server):
     played = Played(server, size=20_000, profile="paillier-2048")
     round_ = played.register(played.round())
-    aggregate, opened = played.upload(round_), []
-    opening = threading.Thread(target=lambda: opened.append(played.open(aggregate, round_)))
-    opening.start()
+    aggregate, released = played.upload(round_), []
+    release = threading.Thread(target=lambda: released.append(played.release(aggregate, round_)))
+    release.start()
     while not played.events("sum-claimed"):
         time.sleep(0.005)
     assert not played.events("decrypted")
     with pytest.raises(Refused) as refusal:
         played.register(played.round(attempt=1))
-    opening.join()
+    release.join()
     assert refusal.value.code == "already-decrypted"
-    assert [each.contributors for each in opened] == [(0, 1, 2, 3)]
+    assert [each.contributors for each in released] == [(0, 1, 2, 3)]
     assert played.model(round_).size == played.size

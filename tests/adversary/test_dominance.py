@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensecrypt.errors import Refused
+from sensecrypt.protocol.releaserules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, ReleaseRules
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sumrules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, SumRules
 from tests.keyservice.rounds import Played
 
 VICTIM, HONEST, COLLUDER = 0, 1, 2
 EXPLOIT = {VICTIM: 0.8, HONEST: 0.0033, COLLUDER: 0.1967}
 BEFORE = 0.004  # the relative error of the exploit when the largest part alone was bounded, by 80 %
-RULES = SumRules(3, 0.5, LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS)
+RULES = ReleaseRules(3, 0.5, LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS)
 
 
 def error_of_subtraction(weights, updates, victim, colluders):

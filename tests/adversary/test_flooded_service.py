@@ -17,8 +17,8 @@ from sensecrypt.errors import Refused
 from sensecrypt.keyservice.http.addresses import round_address
 from sensecrypt.keyservice.http.capacity import RESERVE
 from sensecrypt.keyservice.pki import create_authority
-from sensecrypt.protocol.client import seal_model
 from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.protection import protect_model
 from sensecrypt.protocol.round import Round
 from tests.adversary.flood import (
     Flood,
@@ -122,10 +122,10 @@ def test_a_request_whose_header_never_ends(service):
 def test_unread_answers(service):
     large = Played(service, size=2_000_000)
     round_ = large.register(large.round())
-    large.seal = lambda place, client: _padded(large, place, client)
-    large.open(large.upload(round_), round_)
-    with large.client(1) as party:
-        party.moved(place_of(round_), round_.size)  # one copy is kept for all
+    large.protect = lambda place, client: _blinded(large, place, client)
+    large.release(large.upload(round_), round_)
+    with large.client(1) as identity:
+        identity.moved(place_of(round_), round_.size)  # one copy is kept for all
     path, before = f"{round_address(round_)}/model", resident_megabytes(service)
     with Flood(service) as members:
         for client in range(CLIENTS):
@@ -133,7 +133,7 @@ def test_unread_answers(service):
         time.sleep(0.5)
         assert resident_megabytes(service) < before + 30  # of 160, and of 64 that are granted
         assert seconds_to_answer(large, round_, client=3) < IN_TIME
-        with service.party("admin", "admin") as admin:
+        with service.identity("admin", "admin") as admin:
             wait_until(lambda: _given_up(admin) == 2 * CLIENTS)  # two for each certificate were being sent
         start = time.monotonic()
         assert large.model(round_).size == large.size
@@ -149,16 +149,16 @@ def test_the_audit_log_is_not_filled(service, played, round_):
             assert member.get(f"{round_address(round_)}/task").status_code == 200
     assert len(service.audit()) - lines <= 2 * LIMITS["lines_per_minute"] + 3  # and those of half a minute
     with played.client(3) as other, pytest.raises(Refused):
-        other.receipts(round_)
+        other.tags(round_)
     assert service.audit()[-1]["name"] == "phone-3"
 
 
-def _padded(played: Played, round_: Round, client: int):
+def _blinded(played: Played, round_: Round, client: int):
     """An upload that is blinded whole: large, and quickly made."""
-    with played.client(client) as party:
-        key, seed = party.public_key(played.run), party.task(place_of(round_)).seed
+    with played.client(client) as identity:
+        key, seed = identity.public_key(played.run), identity.task(place_of(round_)).seed
     mask = Mask.prefix(0, size=played.size, block=round_.block)
-    return seal_model(played.models[client], mask, round_, client=client, key=key, seed=seed, padded=True)
+    return protect_model(played.models[client], mask, round_, client=client, key=key, seed=seed, blinded=True)
 
 
 def _given_up(admin) -> int:

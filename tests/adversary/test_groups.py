@@ -30,7 +30,7 @@ def fixed(tmp_path_factory, pki):
 def hand_in(played: Played, number: int, clients) -> np.ndarray:
     """The model of a round of all members into whose sum the aggregator puts these; the colluder is client 0."""
     round_ = played.register(played.round(number))
-    played.open(played.upload(round_, clients), round_)
+    played.release(played.upload(round_, clients), round_)
     return played.model(round_)
 
 

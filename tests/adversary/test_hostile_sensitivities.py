@@ -7,8 +7,8 @@ import pytest
 
 from sensecrypt.errors import Refused
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import seal_map
 from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.protection import protect_map
 from tests.keyservice.rounds import Played
 
 
@@ -18,15 +18,15 @@ def upload_with(played, round_, scores):
         public = aggregator.public_key(played.run)
     whole, honest = RoundSum(round_, public), RoundSum(round_, public)
     for client in round_.weights:
-        sealed = played.seal(round_, client)
-        with played.client(client) as party:
+        protected = played.protect(round_, client)
+        with played.client(client) as identity:
             if client == 3:
-                seed = party.task(place_of(round_)).seed
-                sealed = seal_map(scores, round_, client=3, key=public, seed=seed)
+                seed = identity.task(place_of(round_)).seed
+                protected = protect_map(scores, round_, client=3, key=public, seed=seed)
             else:
-                honest.add(sealed.upload, sender=client)
-            party.send_receipt(sealed.receipt, round_)
-        whole.add(sealed.upload, sender=client)
+                honest.add(protected.upload, sender=client)
+            identity.send_tag(protected.tag, round_)
+        whole.add(protected.upload, sender=client)
     return whole.close(), honest.close()
 
 
@@ -39,10 +39,10 @@ def test_sums_that_rank_nothing_are_refused_and_the_old_order_stays(strict, low)
     hostile = played.register(played.round(1, purpose="sensitivity"))
     whole, honest = upload_with(played, hostile, np.full(played.size, low))
     with pytest.raises(Refused) as refusal:
-        played.open(whole, hostile)
-    assert refusal.value.code == "receipts-mismatch"
+        played.release(whole, hostile)
+    assert refusal.value.code == "tags-mismatch"
     round_ = played.register(played.round(1))
     with played.client(0) as client:
         assert (client.task(place_of(round_)).ranking.order == before).all()
-    assert played.open(honest, hostile).contributors == (0, 1, 2)  # without the one that spoils it, the sum ranks
+    assert played.release(honest, hostile).contributors == (0, 1, 2)  # without the one that spoils it, the sum ranks
     assert played.play(round_).contributors == (0, 1, 2, 3)

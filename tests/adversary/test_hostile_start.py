@@ -11,7 +11,7 @@ from sensecrypt.client import update as client_update
 from sensecrypt.client.client import NO_PART
 from sensecrypt.errors import Rejected, SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
-from sensecrypt.protocol.answers import read_moved, seal_moved
+from sensecrypt.protocol.answers import read_moved, serialize_moved
 from sensecrypt.protocol.coordination import FAILURE
 from tests.adversary.test_conditions import Wire
 from tests.transports.flower.conftest import dkms as dkms
@@ -81,7 +81,7 @@ def test_a_start_out_of_reach_is_not_the_measure_of_the_next(fleet, monkeypatch)
 @pytest.mark.parametrize(("change", "problem"), [(STARTS["NaN"][0], "not finite"), (STARTS["shape"][0], "values, the")])
 def test_a_message_with_such_a_model_is_rejected_when_it_is_read(change, problem):
     with pytest.raises(Rejected, match=problem):
-        read_moved(seal_moved(change(np.zeros(10, dtype=np.float32))), 10)
+        read_moved(serialize_moved(change(np.zeros(10, dtype=np.float32))), 10)
 
 
 def test_a_round_with_another_bound_gets_nothing(fleet, monkeypatch):

@@ -28,7 +28,7 @@ from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
 from sensecrypt.models import get_vector
 from sensecrypt.protocol.places import Place
-from tests.adversary.audited import opened
+from tests.adversary.audited import released
 from tests.adversary.imprint import attacked_images, decibels, imprinted, rounds_of_attack, without_attack
 from tests.transports.flower.conftest import dkms as dkms
 from tests.transports.flower.conftest import fleet as fleet
@@ -101,9 +101,9 @@ def replace_model(monkeypatch, problem, share: float) -> None:
 
 
 def moved_in(played, number: int) -> np.ndarray:
-    with played.server.party("client", "client-0") as party:
-        return party.moved(
-            Place(played.run, number, 0, "model", 0), party.task(Place(played.run, number, 0, "model", 0)).round.size
+    with played.server.identity("client", "client-0") as identity:
+        return identity.moved(
+            Place(played.run, number, 0, "model", 0), identity.task(Place(played.run, number, 0, "model", 0)).round.size
         )
 
 
@@ -112,7 +112,7 @@ def test_a_replaced_model_never_gets_into_a_sum(fleet, monkeypatch, caplog):
     replace_model(monkeypatch, configured_problem(played.config), CLIENTS)
     played.play()
     assert "left out from now on" in caplog.text or "the sum matches without clients" in caplog.text
-    assert not any(HOSTILE in contributors for contributors in opened(played))
+    assert not any(HOSTILE in contributors for contributors in released(played))
 
 
 def test_what_passes_moves_the_model_by_no_more_than_the_bound(fleet, monkeypatch):

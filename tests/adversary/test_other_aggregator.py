@@ -29,13 +29,13 @@ def test_another_runs_aggregator_is_refused_everything(server):
     played = Played(server)
     round_, later = played.register(played.round()), played.round(1)
     whole = played.upload(round_)
-    with server.party("aggregator", "mallory") as mallory:
+    with server.identity("aggregator", "mallory") as mallory:
         for ask in (
             lambda: mallory.run(played.run),
             lambda: mallory.public_key(played.run),
             lambda: mallory.register_round(later),
-            lambda: mallory.receipts(round_),
-            lambda: mallory.open(whole.to_bytes(round_), round_),
+            lambda: mallory.tags(round_),
+            lambda: mallory.release(whole.to_bytes(round_), round_),
         ):
             with pytest.raises(Refused) as refusal:
                 ask()
@@ -44,7 +44,7 @@ def test_another_runs_aggregator_is_refused_everything(server):
             mallory.task(place_of(round_))  # no aggregator is given what members are
         assert refusal.value.code == "wrong-role"
     assert played.events("sum-claimed") == []
-    assert played.open(whole, round_).contributors == (0, 1, 2, 3)  # its own goes on undisturbed
+    assert played.release(whole, round_).contributors == (0, 1, 2, 3)  # its own goes on undisturbed
 
 
 def test_a_run_may_name_several_and_none_of_its_members(server):
@@ -57,7 +57,7 @@ def test_a_run_may_name_several_and_none_of_its_members(server):
                 admin.register_run("none", **good, aggregators=wrong)
             assert refusal.value.code == code
     for name in ("first", "second"):
-        with server.party("aggregator", name) as aggregator:
+        with server.identity("aggregator", name) as aggregator:
             assert aggregator.run("two")["aggregators"] == ["first", "second"]
-    with server.party("aggregator", "aggregator") as other, pytest.raises(Refused):
+    with server.identity("aggregator", "aggregator") as other, pytest.raises(Refused):
         other.run("two")

@@ -67,7 +67,7 @@ def with_a_certificate_of_no_member(played: LoopFleet) -> None:
 
     The honest code of a client would stop at the key service, so the stranger proves itself without asking it.
     """
-    honest, party = played.app, played.party("client", "stranger")
+    honest, identity = played.app, played.identity("client", "stranger")
 
     def app(message: Message, context) -> Message:
         if context.node_id != STRANGER:
@@ -75,7 +75,7 @@ def with_a_certificate_of_no_member(played: LoopFleet) -> None:
         challenge = Challenge.from_bytes(message.content[RECORD]["challenge"].data)
         statement = Statement(played.run, context.node_id, challenge.nonce)
         return Message(
-            pack({"proof": prove(statement, certificate=party.certificate, key=party.key)}), reply_to=message
+            pack({"proof": prove(statement, certificate=identity.certificate, key=identity.key)}), reply_to=message
         )
 
     played.app = app

@@ -11,10 +11,10 @@ from sensecrypt import Mask
 from sensecrypt.errors import Rejected
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import Sealed, model_format, seal_model
+from sensecrypt.protocol.integrity import PRIME, TagOffset, mac_tag
 from sensecrypt.protocol.keyserver import KeyServer
-from sensecrypt.protocol.messages import Aggregate, Receipt, Upload
-from sensecrypt.protocol.receipts import PRIME, TagBlinding, receipt
+from sensecrypt.protocol.messages import Aggregate, Tag, Upload
+from sensecrypt.protocol.protection import ProtectedUpdate, model_format, protect_model
 from sensecrypt.protocol.round import Round
 from tests.crypto.conftest import keypair
 
@@ -31,8 +31,8 @@ class Fleet:
         self.public, self.secret = keypair(profile.name)
         self.round = Round("test", 0, 0, "model", SIZE, profile, weights, factors=counts)
         self.server = KeyServer(self.secret)
-        self.seed = self.server.receipt_seed(self.round)
-        self.padded = not factors
+        self.seed = self.server.tag_seed(self.round)
+        self.blinded = not factors
 
     def update(self, client: int) -> np.ndarray:
         return np.zeros(SIZE) if client % 2 else np.full(SIZE, 0.25)
@@ -40,16 +40,16 @@ class Fleet:
     def mask(self, client: int) -> Mask:
         return Mask.prefix(client % 3, size=SIZE, block=self.round.block)
 
-    def seal(self, client: int) -> Sealed:
-        arguments = {"client": client, "key": self.public, "seed": self.seed, "padded": self.padded}
-        return seal_model(self.update(client), self.mask(client), self.round, **arguments)
+    def protect(self, client: int) -> ProtectedUpdate:
+        arguments = {"client": client, "key": self.public, "seed": self.seed, "blinded": self.blinded}
+        return protect_model(self.update(client), self.mask(client), self.round, **arguments)
 
     def collect(self) -> Aggregate:
         total = RoundSum(self.round, self.public)
         for client in range(CLIENTS):
-            sealed = self.seal(client)
-            total.add(sealed.upload, sender=client)
-            self.server.take_receipt(sealed.receipt, self.round, sender=client)
+            protected = self.protect(client)
+            total.add(protected.upload, sender=client)
+            self.server.take_tag(protected.tag, self.round, sender=client)
         return total.close()
 
 
@@ -58,14 +58,14 @@ def test_the_right_guess_does_not_match_the_tags(client):
     fleet = Fleet()
     values = model_format(fleet.round).encode(fleet.update(client), fleet.round.share(client))
     encrypted = np.where(fleet.mask(client).to_array(), values, 0)
-    tags = Receipt.from_bytes(fleet.seal(client).receipt, fleet.round)
-    assert tags.value != receipt(values, fleet.seed)
-    assert tags.encrypted != receipt(encrypted, fleet.seed)
+    tags = Tag.from_bytes(fleet.protect(client).tag, fleet.round)
+    assert tags.value != mac_tag(values, fleet.seed)
+    assert tags.encrypted != mac_tag(encrypted, fleet.seed)
 
 
 def test_tags_of_equal_values_differ_and_fill_the_range():
     fleet = Fleet()
-    tags = [Receipt.from_bytes(fleet.seal(1).receipt, fleet.round) for _ in range(40)]  # an update of zeros
+    tags = [Tag.from_bytes(fleet.protect(1).tag, fleet.round) for _ in range(40)]  # an update of zeros
     numbers = [*(each.value for each in tags), *(each.encrypted for each in tags)]
     assert len(set(numbers)) == 80
     assert PRIME / 3 < np.mean(numbers) < PRIME * 2 / 3
@@ -74,25 +74,25 @@ def test_tags_of_equal_values_differ_and_fill_the_range():
 
 def test_only_the_aggregator_can_take_a_clients_blinding_off():
     fleet = Fleet()
-    sealed = fleet.seal(2)
-    tags, upload = Receipt.from_bytes(sealed.receipt, fleet.round), Upload.from_bytes(sealed.upload, fleet.round)
+    protected = fleet.protect(2)
+    tags, upload = Tag.from_bytes(protected.tag, fleet.round), Upload.from_bytes(protected.upload, fleet.round)
     values = model_format(fleet.round).encode(fleet.update(2), fleet.round.share(2))
-    assert (tags.value - upload.blinding.whole) % PRIME == receipt(values, fleet.seed)
-    assert str(upload.blinding.whole) not in repr(upload)
+    assert (tags.value - upload.tag_offset.whole) % PRIME == mac_tag(values, fleet.seed)
+    assert str(upload.tag_offset.whole) not in repr(upload)
 
 
 @pytest.mark.parametrize("factors", [False, True], ids=["clients multiply", "the aggregator multiplies"])
 def test_sums_verify_with_the_sum_of_the_blinding_values_and_with_no_other(factors):
     fleet = Fleet(factors=factors)
     aggregate = fleet.collect()
-    wrong = [aggregate.blinding.plus(TagBlinding(1, 0)), TagBlinding()]
+    wrong = [aggregate.tag_offset.plus(TagOffset(1, 0)), TagOffset()]
     if not factors:
-        wrong.append(aggregate.blinding.plus(TagBlinding(0, 1)))
-    for blinding in wrong:
-        with pytest.raises(Rejected, match="receipts"):
-            fleet.server.open(replace(aggregate, blinding=blinding).to_bytes(fleet.round), fleet.round)
-    opened = fleet.server.open(aggregate.to_bytes(fleet.round), fleet.round)
-    mean = model_format(fleet.round).decode(opened.values, opened.weight)
+        wrong.append(aggregate.tag_offset.plus(TagOffset(0, 1)))
+    for tag_offset in wrong:
+        with pytest.raises(Rejected, match="tags"):
+            fleet.server.release(replace(aggregate, tag_offset=tag_offset).to_bytes(fleet.round), fleet.round)
+    released = fleet.server.release(aggregate.to_bytes(fleet.round), fleet.round)
+    mean = model_format(fleet.round).decode(released.values, released.weight)
     assert mean == pytest.approx(np.full(SIZE, 0.1))
 
 
@@ -100,8 +100,8 @@ def test_parts_of_a_sum_add_their_blinding_values():
     fleet = Fleet()
     parts = [RoundSum(fleet.round, fleet.public) for _ in range(2)]
     for client in range(CLIENTS):
-        sealed = fleet.seal(client)
-        parts[client % 2].add(sealed.upload, sender=client)
-        fleet.server.take_receipt(sealed.receipt, fleet.round, sender=client)
+        protected = fleet.protect(client)
+        parts[client % 2].add(protected.upload, sender=client)
+        fleet.server.take_tag(protected.tag, fleet.round, sender=client)
     parts[0].absorb(parts[1])
-    assert fleet.server.open(parts[0].close().to_bytes(fleet.round), fleet.round).contributors == (0, 1, 2, 3)
+    assert fleet.server.release(parts[0].close().to_bytes(fleet.round), fleet.round).contributors == (0, 1, 2, 3)

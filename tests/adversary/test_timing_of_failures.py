@@ -40,8 +40,8 @@ def test_sums_that_fail_in_different_ways_take_at_least_a_tick(server):
         for wrong in (unmatched, undecryptable):
             start = time.monotonic()
             with pytest.raises(Refused) as refusal:
-                aggregator.open(wrong.to_bytes(round_), round_)
-            assert refusal.value.code == "receipts-mismatch"
+                aggregator.release(wrong.to_bytes(round_), round_)
+            assert refusal.value.code == "tags-mismatch"
             assert time.monotonic() - start >= TICK
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sensecrypt import InvalidInput, sketch
 from sensecrypt.algo import sketching
-from sensecrypt.algo.sketching import turn
+from sensecrypt.algo.sketching import rotate
 
 SEED = b"sixteen or more."
 CODE = """
@@ -110,14 +110,14 @@ class TestTurning:
 
     def test_distances_and_lengths_stay(self):
         rows = np.random.default_rng(0).normal(size=(6, 256))
-        turned = np.array([turn(row, seed=b"k" * 32) for row in rows])
+        turned = np.array([rotate(row, seed=b"k" * 32) for row in rows])
         assert np.allclose(turned @ turned.T, rows @ rows.T)
 
     def test_another_seed_is_another_rotation_and_the_same_seed_the_same(self):
         row = sketch(np.arange(1.0, 5000.0), seed=b"s" * 32)
-        assert np.array_equal(turn(row, seed=b"k" * 32), turn(row, seed=b"k" * 32))
-        other = turn(row, seed=b"l" * 32)
-        assert abs(other @ turn(row, seed=b"k" * 32)) < 0.3 * (row @ row)
+        assert np.array_equal(rotate(row, seed=b"k" * 32), rotate(row, seed=b"k" * 32))
+        other = rotate(row, seed=b"l" * 32)
+        assert abs(other @ rotate(row, seed=b"k" * 32)) < 0.3 * (row @ row)
 
     def test_a_turned_sketch_says_nothing_to_whoever_has_only_the_sketch_seed(self):
         """Of ten candidates the sketch itself tells the right one; turned, the best match is any of them."""
@@ -127,7 +127,7 @@ class TestTurning:
         hits = {"bare": 0, "turned": 0}
         for true in range(10):
             for key in range(10):
-                shown = turn(sketches[true], seed=bytes([key]) * 32)
+                shown = rotate(sketches[true], seed=bytes([key]) * 32)
                 hits["turned"] += int((sketches @ shown).argmax() == true)
             hits["bare"] += int((sketches @ sketches[true]).argmax() == true)
         assert hits["bare"] == 10
@@ -136,4 +136,4 @@ class TestTurning:
     @pytest.mark.parametrize("row", [[np.nan, 1.0], np.ones(257), []])
     def test_what_cannot_be_turned(self, row):
         with pytest.raises(InvalidInput):
-            turn(row, seed=b"k" * 32)
+            rotate(row, seed=b"k" * 32)

@@ -16,7 +16,14 @@ def test_costs_and_verdicts_for_a_fleet():
     result = CliRunner().invoke(main, [*arguments, "--set", "workers=1"])
     assert result.exit_code == 0, result.output
     entries = {entry["preset"]: entry for entry in json.loads(result.stdout)["entries"]}
-    presets = ["plaintext", "paper", "default", "default, rest plain", "nothing but pads", "default, randomness ahead"]
+    presets = [
+        "plaintext",
+        "paper",
+        "default",
+        "default, rest plain",
+        "blinding only",
+        "default, randomness ahead",
+    ]
     assert list(entries) == [*presets, "everything"]
     assert entries["plaintext"]["times_plaintext"] == 1.0
     assert entries["paper"]["times_plaintext"] > entries["default"]["times_plaintext"] > 1.0
@@ -27,7 +34,7 @@ def test_costs_and_verdicts_for_a_fleet():
     assert learns["paper"]["sensitivity"]
     assert not any(learns["everything"].values())
     assert not any(learns["default"].values())
-    assert not any(learns["nothing but pads"].values())
+    assert not any(learns["blinding only"].values())
 
 
 def test_two_data_sets_are_one_too_many():

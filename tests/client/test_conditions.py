@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sensecrypt.client.conditions import OUTSIDE, Conditions
-from sensecrypt.client.identity import read_party
+from sensecrypt.client.identity import read_identity
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.profiles import get_profile
@@ -123,11 +123,11 @@ def test_a_round_whose_weights_leave_a_client_alone_is_refused(weights, reason):
 def test_a_file_that_contradicts_itself_is_one_line_at_the_start(tmp_path, line, problem):
     (tmp_path / "p.toml").write_text(f"{GOOD}{line}\n")
     with pytest.raises(InvalidInput, match=problem) as refusal:
-        read_party(tmp_path / "p.toml")
+        read_identity(tmp_path / "p.toml")
     assert "\n" not in str(refusal.value)
 
 
 def test_a_file_says_its_conditions(tmp_path):
     (tmp_path / "p.toml").write_text(f'{GOOD}layouts = ["blocks"]\nbatch_size = [1, 4]\nbatches = "seeded"\n')
-    conditions = read_party(tmp_path / "p.toml").conditions
+    conditions = read_identity(tmp_path / "p.toml").conditions
     assert conditions == Conditions(layouts=("blocks",), batch_size=(1.0, 4.0), batches="seeded")

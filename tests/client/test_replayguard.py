@@ -46,7 +46,7 @@ def test_an_older_model_is_not_started_from(diary):
 
 @pytest.mark.parametrize("start", [None, (1, 0), (3, 0), (7, 0)])
 def test_two_rounds_never_start_from_one_model(diary, start):
-    """One opened with a client and one without it would differ by just that client."""
+    """One released with a client and one without it would differ by just that client."""
     diary.begin(replace(SECOND, number=2, start=(1, 0)))
     with pytest.raises(Rejected, match="from the model of the round before"):
         diary.begin(replace(SECOND, number=3, start=start))

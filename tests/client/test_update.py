@@ -77,23 +77,23 @@ def seen(monkeypatch):
 
 
 @pytest.fixture
-def sealed(monkeypatch):
+def protected(monkeypatch):
     """The sensitivities that are encrypted for an order."""
     found = []
-    seal = update.seal_sensitivity
+    protect = update.protect_sensitivity
 
     def watch(gains, *arguments, **keywords):
         found.append(gains)
-        return seal(gains, *arguments, **keywords)
+        return protect(gains, *arguments, **keywords)
 
     for module in (update, scoring):
-        monkeypatch.setattr(module, "seal_sensitivity", watch)
+        monkeypatch.setattr(module, "protect_sensitivity", watch)
     return found
 
 
 class TestGradient:
     @pytest.mark.parametrize("where", ["start", "trained"])
-    def test_everything_in_a_round_follows_it(self, seen, sealed, where):
+    def test_everything_in_a_round_follows_it(self, seen, protected, where):
         context = make_context(gradient=where, policy="sensecrypt")
         task = make_task(context)
         after = replace(task.round, number=1, purpose="sensitivity")
@@ -103,7 +103,7 @@ class TestGradient:
         expected = sensitivity(scored, gradient_at(context, scored)).astype(np.float64)
         assert not np.array_equal(situation.weights, task.vector)
         assert np.array_equal(situation.sensitivity, expected)
-        [refreshed] = sealed
+        [refreshed] = protected
         assert np.array_equal(refreshed, expected)
         mask = get_policy("sensecrypt").choose(situation).mask
         assert done.facts["coverage"] == mask.coverage(expected)
@@ -203,8 +203,10 @@ class TestNoise:
         monkeypatch.setattr(scoring, "dp_noise", lambda *_, **__: sent)
         assert np.array_equal(describe(context, initial(context), SEED).row, sketch(sent, seed=SEED))
 
-    def test_the_encrypted_order_has_none(self, sealed):
+    def test_the_encrypted_order_has_none(self, protected):
         context = make_context(sensitivity_epsilon=1.0)
         task = make_task(context)
         rank_parameters(context, 0, task.vector, task.round, SEED)
-        assert np.array_equal(sealed[0], sensitivity(task.vector, gradient_at(context, task.vector)).astype(np.float64))
+        assert np.array_equal(
+            protected[0], sensitivity(task.vector, gradient_at(context, task.vector)).astype(np.float64)
+        )

@@ -11,13 +11,13 @@ from sensecrypt.coordinator.exclusion import PARTS, Exclusion
 from sensecrypt.coordinator.partedsum import MISMATCH, PartedSum
 from sensecrypt.errors import Refused, Rejected
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.client import seal_model
+from sensecrypt.protocol.protection import protect_model
+from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.types import Mask
 from tests.crypto.conftest import keypair
 
-QUORUM, RULES = 0.5, SumRules(3, 0.5, 0.7, 20.0, 1)
+QUORUM, RULES = 0.5, ReleaseRules(3, 0.5, 0.7, 20.0, 1)
 
 
 def everybody(exclusion: Exclusion, weights: dict[int, float]) -> set[int]:
@@ -51,9 +51,9 @@ def test_a_culprit_is_found_before_a_run_is_closed(clients, data):
     samples = {client: data.draw(st.integers(100, 300)) for client in range(clients)}
     weights, exclusion, failed = RULES.weights(samples), Exclusion(), 0
     for _ in range(30):
-        opened, failures = play(exclusion, weights, {culprit})
-        assert culprit not in opened
-        assert sum(weights[client] for client in opened) >= QUORUM
+        released, failures = play(exclusion, weights, {culprit})
+        assert culprit not in released
+        assert sum(weights[client] for client in released) >= QUORUM
         failed += failures
         if exclusion.found:
             break
@@ -93,8 +93,8 @@ def test_clusters_have_suspects_of_their_own():
     exclusion = Exclusion()
     exclusion.learn(0, {0}, {1, 2, 3})
     weights = dict.fromkeys(range(4), 0.25)
-    assert len(exclusion.parts(0, weights.keys(), weights, SumRules(2))) == 2
-    assert len(exclusion.parts(1, weights.keys(), weights, SumRules(2))) == PARTS
+    assert len(exclusion.parts(0, weights.keys(), weights, ReleaseRules(2))) == 2
+    assert len(exclusion.parts(1, weights.keys(), weights, ReleaseRules(2))) == PARTS
 
 
 def test_nobody_can_foresee_the_parts():
@@ -109,23 +109,23 @@ def test_nobody_can_foresee_the_parts():
 
 def test_a_small_cluster_is_searched_client_by_client():
     weights = dict.fromkeys(range(4), 0.25)
-    assert sorted(map(len, Exclusion().parts(0, weights.keys(), weights, SumRules(3)))) == [1, 1, 1, 1]
-    assert sorted(map(len, Exclusion().parts(0, weights.keys(), weights, SumRules(2)))) == [1, 1, 2]
+    assert sorted(map(len, Exclusion().parts(0, weights.keys(), weights, ReleaseRules(3)))) == [1, 1, 1, 1]
+    assert sorted(map(len, Exclusion().parts(0, weights.keys(), weights, ReleaseRules(2)))) == [1, 1, 2]
 
 
 class TestPartedSum:
     ROUND = Round("r", 0, 0, "model", 8, get_profile("insecure-test"), dict.fromkeys(range(4), 0.25))
 
-    RULES = SumRules(1)
+    RULES = ReleaseRules(1)
 
     def parted(self):
         parted = PartedSum(self.ROUND, keypair("insecure-test")[0], [{0, 1}, {2}])
         for client in range(3):
             mask = Mask.prefix(1, size=8, block=self.ROUND.block)
-            sealed = seal_model(
-                np.ones(8), mask, self.ROUND, client=client, key=keypair("insecure-test")[0], seed=b"s", padded=False
+            protected = protect_model(
+                np.ones(8), mask, self.ROUND, client=client, key=keypair("insecure-test")[0], seed=b"s", blinded=False
             )
-            parted.add(sealed.upload, sender=client)
+            parted.add(protected.upload, sender=client)
         return parted
 
     def test_who_was_not_asked_is_not_added(self):
@@ -168,10 +168,10 @@ class TestPartedSum:
             raise Refused(MISMATCH, "no", "look")
 
         with pytest.raises(Refused):
-            self.parted().open_most(SumRules(2), never)
+            self.parted().open_most(ReleaseRules(2), never)
         assert asked == [None, 1]  # without the first part there is one left
         with pytest.raises(Rejected, match="at least 4"):
-            self.parted().open_most(SumRules(4), never)
+            self.parted().open_most(ReleaseRules(4), never)
 
     def test_parts_add_up(self):
         parted = self.parted()

@@ -55,7 +55,7 @@ def test_a_client_asks_the_key_service_five_times_a_round_at_most(fleet, monkeyp
     monkeypatch.setattr(DkmsClient, "_send", counting)
     played = fleet(rounds=3, order_refresh=refresh)
     played.play()
-    rounds = [lines for lines in sent.values() if any(line.endswith("/model/0/receipt") for line in lines)]
+    rounds = [lines for lines in sent.values() if any(line.endswith("/model/0/tag") for line in lines)]
     assert len(rounds) == 3 * played.config.clients
     assert max(map(len, rounds)) == most
 

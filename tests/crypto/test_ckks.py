@@ -99,7 +99,7 @@ def protobuf(*, sizes=(4096,), ciphertext=None, scale=2.0**26):
     return b"\x0a" + varint(len(packed)) + packed + field + b"\x19" + struct.pack("<d", scale)
 
 
-def seal_bytes(*, size=2, scale=2.0**26, ntt=True, last=1):
+def serialize_bytes(*, size=2, scale=2.0**26, ntt=True, last=1):
     """A ciphertext as SEAL 4 saves it, uncompressed; `last` fills its last polynomial, the others are zero."""
 
     def framed(body):
@@ -126,7 +126,7 @@ def test_the_forger_of_these_tests_makes_what_passes():
     public, secret = keypair("ckks-8192")
     good = public.encrypt([1, 2])
     assert protobuf(ciphertext=serialised(good)[8:-9]) == serialised(good)
-    total = public.add(good, upload(protobuf(ciphertext=seal_bytes())))
+    total = public.add(good, upload(protobuf(ciphertext=serialize_bytes())))
     assert secret.decrypt(total, 2).tolist() == [1, 2]
 
 
@@ -134,13 +134,13 @@ FORGED = {
     "no ciphertext": lambda _: protobuf(),
     "empty ciphertext": lambda _: protobuf(ciphertext=b""),
     "three polynomials": lambda path: protobuf(ciphertext=size_three(path)),
-    "transparent": lambda _: protobuf(ciphertext=seal_bytes(last=0)),
-    "not in NTT form": lambda _: protobuf(ciphertext=seal_bytes(ntt=False)),
-    "another scale": lambda _: protobuf(ciphertext=seal_bytes(scale=2.0**20)),
-    "another scale outside": lambda _: protobuf(ciphertext=seal_bytes(), scale=2.0**20),
-    "two sizes": lambda _: protobuf(sizes=(2000, 2096), ciphertext=seal_bytes()),
-    "sizes that wrap": lambda _: protobuf(sizes=(2**64 - 1, 4097), ciphertext=seal_bytes()),
-    "an unknown field": lambda _: protobuf(ciphertext=seal_bytes()) + b"\x20\x00",
+    "transparent": lambda _: protobuf(ciphertext=serialize_bytes(last=0)),
+    "not in NTT form": lambda _: protobuf(ciphertext=serialize_bytes(ntt=False)),
+    "another scale": lambda _: protobuf(ciphertext=serialize_bytes(scale=2.0**20)),
+    "another scale outside": lambda _: protobuf(ciphertext=serialize_bytes(), scale=2.0**20),
+    "two sizes": lambda _: protobuf(sizes=(2000, 2096), ciphertext=serialize_bytes()),
+    "sizes that wrap": lambda _: protobuf(sizes=(2**64 - 1, 4097), ciphertext=serialize_bytes()),
+    "an unknown field": lambda _: protobuf(ciphertext=serialize_bytes()) + b"\x20\x00",
 }
 
 
@@ -169,7 +169,7 @@ def test_a_row_that_cannot_be_added_changes_no_other_row(case):
     if case == "negated":  # well-formed, but its sum with the original is transparent
         bad[1] = public.write([public.parse("a", good[1:])[0].neg()])
     else:
-        bad[1] = upload(protobuf(ciphertext=seal_bytes(scale=2.0**20)))
+        bad[1] = upload(protobuf(ciphertext=serialize_bytes(scale=2.0**20)))
     accumulator = public.accumulator(2)
     accumulator.add(good)
     with pytest.raises(InvalidCiphertext):

@@ -19,8 +19,8 @@ from sensecrypt import (
     InvalidCiphertext,
     InvalidInput,
     InvalidKey,
-    ObfuscatorPool,
     PublicKey,
+    RandomizerPool,
     SecretKey,
     ValueDoesNotFit,
     generate_keypair,
@@ -102,7 +102,7 @@ class TestLaws:
 
 
 @pytest.mark.slow
-def test_no_obfuscator_appears_twice_in_100_000_encryptions(insecure):
+def test_no_randomizer_appears_twice_in_100_000_encryptions(insecure):
     public, _ = insecure
     count = 100_000
     ciphertexts = public.encrypt(np.zeros(count * public.slots, dtype=np.int64), workers=2)
@@ -303,9 +303,9 @@ class TestRefusals:
         with pytest.raises(InvalidInput, match="profile"):
             generate_keypair([])
 
-    def test_impossible_workers_cost_no_obfuscator(self, insecure):
+    def test_impossible_workers_cost_no_randomizer(self, insecure):
         public, _ = insecure
-        pool = ObfuscatorPool(public)
+        pool = RandomizerPool(public)
         pool.fill(3)
         with pytest.raises(InvalidInput):
             public.encrypt([1], workers=-1, pool=pool)

@@ -17,7 +17,7 @@ class Refuse:
 
 sys.meta_path.insert(0, Refuse())
 import sensecrypt
-import sensecrypt.crypto.publicfile, sensecrypt.crypto.schemes, sensecrypt.crypto.paillier.obfuscators
+import sensecrypt.crypto.publicfile, sensecrypt.crypto.schemes, sensecrypt.crypto.paillier.randomizers
 public = sensecrypt.PublicKey(int(sys.argv[1]), int(sys.argv[2]), "insecure-test")
 total = public.accumulator(1)
 total.add(public.encrypt([1]))

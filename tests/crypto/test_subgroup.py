@@ -1,4 +1,4 @@
-"""The profile whose obfuscators live in a small subgroup: its keys, its decryption, and all that must be refused."""
+"""The profile whose randomizers live in a small subgroup: its keys, its decryption, and all that must be refused."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gmpy2 import mpz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sensecrypt import InvalidCiphertext, InvalidKey, KeyFileError, ObfuscatorPool, PublicKey, SecretKey
+from sensecrypt import InvalidCiphertext, InvalidKey, KeyFileError, PublicKey, RandomizerPool, SecretKey
 from sensecrypt.crypto import keyfile, parallel, passphrase
 from sensecrypt.crypto.paillier import secret as secret_module
-from sensecrypt.crypto.paillier.public import fresh_obfuscators
+from sensecrypt.crypto.paillier.public import fresh_randomizers
 from sensecrypt.crypto.paillier.secret import generate_paillier
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES, Profile
 from tests.crypto.conftest import keypair
@@ -93,11 +93,11 @@ class TestKeys:
         widths = []
 
         class Spy:
-            def obfuscators(self, exponents):
+            def randomizers(self, exponents):
                 widths.append(exponents.shape)
-                return secret.obfuscators(exponents)
+                return secret.randomizers(exponents)
 
-        fresh_obfuscators(public, Spy(), 3)
+        fresh_randomizers(public, Spy(), 3)
         assert widths == [(3, 80)]
 
     @pytest.mark.slow
@@ -144,14 +144,14 @@ class TestDecryption:
         numbers = public.to_integers(ciphertexts)
         assert decrypt_numbers(public, secret, numbers) == [textbook(secret, number) for number in numbers]
 
-    def test_both_sides_make_the_same_obfuscators(self, subgroup):
+    def test_both_sides_make_the_same_randomizers(self, subgroup):
         public, secret = subgroup
         exponents = np.random.default_rng(0).integers(0, 256, (3, 80), dtype=np.uint8)
-        assert public.obfuscators(exponents) == secret.obfuscators(exponents)
+        assert public.randomizers(exponents) == secret.randomizers(exponents)
 
     def test_a_pool_serves_it(self, subgroup):
         public, secret = subgroup
-        pool = ObfuscatorPool(public, secret)
+        pool = RandomizerPool(public, secret)
         pool.fill(1)
         assert secret.decrypt(public.encrypt([3], pool=pool), 1).tolist() == [3]
 
@@ -202,7 +202,7 @@ class TestDecryption:
 
 class TestRefusals:
     def outside(self, public):
-        """A valid encryption of 5, whose obfuscator is a random n-th power as in python-paillier."""
+        """A valid encryption of 5, whose randomizer is a random n-th power as in python-paillier."""
         return public.from_integers([phe.PaillierPublicKey(public.n).raw_encrypt(5)])
 
     @pytest.mark.parametrize("workers", [1, 2])

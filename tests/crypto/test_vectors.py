@@ -22,7 +22,7 @@ TINY = Profile("tiny", "paillier", 16, 8, 1, 4, 16, 0, "none", "worked by hand")
 def obfuscate(public, exponent: int):
     """The deterministic twin of encryption's random part."""
     width = public.profile.exponent_bits // 8
-    return public.obfuscators(np.frombuffer(exponent.to_bytes(width, "little"), dtype=np.uint8).reshape(1, width))
+    return public.randomizers(np.frombuffer(exponent.to_bytes(width, "little"), dtype=np.uint8).reshape(1, width))
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ class TestTinyKey:
         expected = (1 + m * self.n) * pow(pow(self.h, self.n, self.n2), exponent, self.n2) % self.n2
         ciphertext = public.write(hide(public, obfuscate(public, exponent), [mpz(m)]))
         assert public.to_integers(ciphertext) == [expected]
-        by_crt = secret.obfuscators(np.array([[exponent % 256, exponent // 256]], dtype=np.uint8))
+        by_crt = secret.randomizers(np.array([[exponent % 256, exponent // 256]], dtype=np.uint8))
         assert hide(public, by_crt, [mpz(m)]) == public.parse("c", ciphertext)
         assert secret.decrypt(ciphertext, 1).tolist() == [m]
 
@@ -87,5 +87,5 @@ def test_2048_bit_vectors(case):
     exponent = a.to_bytes(public.profile.exponent_bits // 8, "little")
     row = np.frombuffer(exponent, dtype=np.uint8).reshape(1, -1)
     for maker in (public, secret):
-        assert public.to_integers(public.write(hide(public, maker.obfuscators(row), plaintexts))) == [c]
+        assert public.to_integers(public.write(hide(public, maker.randomizers(row), plaintexts))) == [c]
     assert secret.decrypt(public.from_integers([c]), len(case["values"])).tolist() == case["values"]

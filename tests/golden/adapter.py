@@ -27,9 +27,9 @@ from sensecrypt.config import make_config
 from sensecrypt.errors import Rejected
 from sensecrypt.keyservice.pki import create_authority
 from sensecrypt.models import layout
-from sensecrypt.protocol.envelope import unseal_any
+from sensecrypt.protocol.envelope import parse_any
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.simulation.clock import Prices
+from sensecrypt.simulation.clock import CostModel
 from sensecrypt.transports.flower import client_app
 from sensecrypt.transports.flower.wire import unpack
 from sensecrypt.transports.local.run import run_local
@@ -40,7 +40,7 @@ Settings = Mapping[str, Any]
 Place = tuple[int, int]  # a round, and a client or a cluster
 
 # Of a calibrated run, whose times follow from them: powers of two, so that products are exact.
-_PRICES = Prices(encrypt=2**-7, add=2**-17, decrypt=2**-8, multiply=2**-12, add_plain=2**-15)
+_PRICES = CostModel(encrypt=2**-7, add=2**-17, decrypt=2**-8, multiply=2**-12, add_plain=2**-15)
 _NUMBERS = itertools.count()
 _CONDITIONS = """\
 batches = "seeded"
@@ -124,8 +124,8 @@ def run_on_one_machine(settings: Settings, folder: Path, *, lost: Collection[Pla
         return None if (number, client) in lost else data
 
     config, place = make_config({**settings, "messages": "keep"}), RunFolder(folder / "run")
-    prices = _PRICES if config.crypto == "calibrated" else None
-    result = run_local(config, place, intercept=intercept, prices=prices)
+    cost_model = _PRICES if config.crypto == "calibrated" else None
+    result = run_local(config, place, intercept=intercept, cost_model=cost_model)
     uploads, sums = {}, {}
     for number in range(config.rounds):
         for path in sorted((place.path / "messages" / f"round-{number}").iterdir()):
@@ -133,10 +133,10 @@ def run_on_one_machine(settings: Settings, folder: Path, *, lost: Collection[Pla
             if kind == "upload":
                 uploads[number, int(who)] = _read_upload(path.read_bytes())
             elif kind == "aggregate":
-                _, members = unseal_any(place.message(number, f"members-{who}"), "members")
-                _, opened = unseal_any(place.message(number, f"opened-{who}"), "opened")
+                _, members = parse_any(place.message(number, f"members-{who}"), "members")
+                _, released = parse_any(place.message(number, f"released-{who}"), "released")
                 length = path.stat().st_size
-                sums[number, int(who)] = Summed(length, members.get("order"), opened["model"])
+                sums[number, int(who)] = Summed(length, members.get("order"), released["model"])
     log = result.log
     return Played(result.labels, result.model_sha256, result.vectors, result.accuracy, log, uploads, sums)
 
@@ -162,7 +162,7 @@ def run_on_fleet(settings: Settings, folder: Path, *, lost: Collection[Place] = 
     for cluster in range(max(outcome.labels) + 1):
         client = outcome.labels.index(cluster)
         path = fleet.folder / f"state-client-{client}" / run / f"model-{cluster}.safetensors"
-        _, tensors = unseal_any(path.read_bytes(), "model")
+        _, tensors = parse_any(path.read_bytes(), "model")
         models.append(np.concatenate([tensors[name].reshape(-1) for name in names]))
     return Played(outcome.labels, outcome.model_sha256, models, outcome.accuracy, outcome.log, app.uploads)
 
@@ -192,7 +192,7 @@ class _Listening:
         parts = unpack(reply.content)
         if "upload" not in parts:
             return reply  # another kind of reply
-        header, _ = unseal_any(parts["upload"], "upload")
+        header, _ = parse_any(parts["upload"], "upload")
         place = int(header["round"]), int(header["client"])
         if place in self._lost:
             raise Rejected("the upload is lost")
@@ -201,6 +201,6 @@ class _Listening:
 
 
 def _read_upload(data: bytes) -> Sent:
-    header, tensors = unseal_any(data, "upload")
+    header, tensors = parse_any(data, "upload")
     blocks, plain = len(tensors["ciphertexts"]), tensors["plain"].size
     return Sent(len(data), int(header["attempt"]), int(header["prefix"]), tensors["mask"].tobytes(), blocks, plain)

@@ -72,7 +72,7 @@ CONFIGURATIONS = (
     _local("sensecrypt-paper-clusters", preset="paper", **_TWO_CLUSTERS, **_CALIBRATED_SCALAR, rounds=3),
     _local("sensecrypt-k-means", **{**_TWO_CLUSTERS, "clustering": "k-means", "clusters": 3}, min_contributors=1),
     _local("plaintext", policy="plaintext", momentum=0, batch_size=16),
-    _local("plaintext-padded", policy="plaintext", rest="padded", local_epochs=2),
+    _local("plaintext-blinded", policy="plaintext", rest="blinded", local_epochs=2),
     _local("plaintext-weights", policy="plaintext", uploads="weights", profile="paillier-2048-slot16", **_SHARED_KEY),
     _local("full-slot16", policy="full", profile="paillier-2048-slot16", clip=2),  # a smaller bound has no format
     _local("full-packed", policy="full", profile="paillier-2048", rounds=1),
@@ -94,5 +94,5 @@ CONFIGURATIONS = (
     _fleet("sensecrypt-deadline", **_SLOW_NETWORK),
     _fleet("sensecrypt-lost-upload", lost=frozenset({(1, 3)}), rounds=3),
     _fleet("sensecrypt-blocks-weights", layout="blocks", uploads="weights", rest="plain", max_mi=-1),
-    _fleet("plaintext", policy="plaintext", rest="padded"),
+    _fleet("plaintext", policy="plaintext", rest="blinded"),
 )

@@ -52,9 +52,9 @@ def _lines(value: Any, depth: int = 0) -> str:
         inside = [f"{json.dumps(key)}: {_lines(each, depth + 1)}" for key, each in value.items()]
     else:
         inside = [_lines(each, depth + 1) for each in value]
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    release, closing = "{}" if isinstance(value, dict) else "[]"
     indented = ",\n".join(" " * (depth + 1) + line for line in inside)
-    return f"{opening}\n{indented}\n{' ' * depth}{closing}"
+    return f"{release}\n{indented}\n{' ' * depth}{closing}"
 
 
 def _values(value: dict[str, Any] | list[Any]) -> list[Any]:

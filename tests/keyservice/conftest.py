@@ -71,7 +71,7 @@ class Server:
         self.process = None
         return code
 
-    def party(self, role: str, name: str, **more) -> DkmsClient:
+    def identity(self, role: str, name: str, **more) -> DkmsClient:
         """A client with that certificate."""
         crt, key = certificate(self.pki, role, name)
         return DkmsClient(self.url, certificate=crt, key=key, authority=self.pki / "ca.crt", **more)

@@ -13,11 +13,11 @@ from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.answers import Acknowledgement
-from sensecrypt.protocol.client import Sealed, seal_model, seal_sensitivity
 from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.protection import ProtectedUpdate, protect_model, protect_sensitivity
+from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sumrules import SumRules
 from tests.keyservice.conftest import CLIENTS, Server
 
 _names = itertools.count()
@@ -49,22 +49,22 @@ class Played:
         self.tell_samples()
 
     @property
-    def rules(self) -> SumRules:
-        return SumRules(**{each.name: self.told[each.name] for each in fields(SumRules)})
+    def rules(self) -> ReleaseRules:
+        return ReleaseRules(**{each.name: self.told[each.name] for each in fields(ReleaseRules)})
 
     def tell_samples(self) -> None:
         for client, count in self.samples.items():
-            with self.client(client) as party:
-                party.tell_samples(self.run, count)
+            with self.client(client) as identity:
+                identity.tell_samples(self.run, count)
 
     def admin(self) -> DkmsClient:
-        return self.server.party("admin", "admin")
+        return self.server.identity("admin", "admin")
 
     def aggregator(self) -> DkmsClient:
-        return self.server.party("aggregator", "aggregator")
+        return self.server.identity("aggregator", "aggregator")
 
     def client(self, number: int, **more) -> DkmsClient:
-        return self.server.party("client", f"phone-{number}", **more)
+        return self.server.identity("client", f"phone-{number}", **more)
 
     def round(self, number: int = 0, *, purpose: str = "model", cluster: int = 0, attempt: int = 0, members=None):
         members = self.samples if members is None else members
@@ -76,41 +76,41 @@ class Played:
             aggregator.register_round(round_)
         return round_
 
-    def seal(self, round_: Round, client: int) -> Sealed:
+    def protect(self, round_: Round, client: int) -> ProtectedUpdate:
         """What a client makes of a round: everything it needs comes from the service."""
-        with self.client(client) as party:
-            key, seed = party.public_key(self.run), party.task(place_of(round_)).seed
+        with self.client(client) as identity:
+            key, seed = identity.public_key(self.run), identity.task(place_of(round_)).seed
             if round_.purpose == "sensitivity":
-                return seal_sensitivity(np.abs(self.models[client]), round_, client=client, key=key, seed=seed)
-            ranking = party.task(place_of(round_)).ranking
+                return protect_sensitivity(np.abs(self.models[client]), round_, client=client, key=key, seed=seed)
+            ranking = identity.task(place_of(round_)).ranking
             order = None if ranking is None else ranking.order
             mask = Mask.prefix(round_.blocks // 2, size=self.size, block=round_.block, order=order)
-            return seal_model(self.models[client], mask, round_, client=client, key=key, seed=seed, padded=True)
+            return protect_model(self.models[client], mask, round_, client=client, key=key, seed=seed, blinded=True)
 
-    def upload(self, round_: Round, clients=None, *, receipts=None, sealed_before=None) -> Aggregate:
-        """Clients seal and hand in receipts, but for those who did both before; the sum of their uploads."""
-        sealed_before = sealed_before or {}
+    def upload(self, round_: Round, clients=None, *, tags=None, protected_before=None) -> Aggregate:
+        """Clients seal and hand in tags, but for those who did both before; the sum of their uploads."""
+        protected_before = protected_before or {}
         clients = sorted(round_.weights) if clients is None else clients
         with self.aggregator() as aggregator:
             total = RoundSum(round_, aggregator.public_key(self.run))
         for client in clients:
-            sealed = sealed_before.get(client) or self.seal(round_, client)
-            total.add(sealed.upload, sender=client)
-            if client not in sealed_before and (receipts is None or client in receipts):
-                with self.client(client) as party:
-                    party.send_receipt(sealed.receipt, round_)
+            protected = protected_before.get(client) or self.protect(round_, client)
+            total.add(protected.upload, sender=client)
+            if client not in protected_before and (tags is None or client in tags):
+                with self.client(client) as identity:
+                    identity.send_tag(protected.tag, round_)
         return total.close()
 
-    def open(self, aggregate: Aggregate, round_: Round) -> Acknowledgement:
+    def release(self, aggregate: Aggregate, round_: Round) -> Acknowledgement:
         with self.aggregator() as aggregator:
-            return aggregator.open(aggregate.to_bytes(round_), round_)
+            return aggregator.release(aggregate.to_bytes(round_), round_)
 
     def play(self, round_: Round) -> Acknowledgement:
-        return self.open(self.upload(self.register(round_)), round_)
+        return self.release(self.upload(self.register(round_)), round_)
 
     def model(self, round_: Round, client: int = 0) -> np.ndarray:
-        with self.client(client) as party:
-            return party.moved(place_of(round_), round_.size)
+        with self.client(client) as identity:
+            return identity.moved(place_of(round_), round_.size)
 
     def events(self, event: str) -> list[dict]:
         return [line for line in self.server.audit() if line["event"] == event and line.get("run") == self.run]
@@ -118,7 +118,7 @@ class Played:
 
 def expected_model(played: Played) -> np.ndarray:
     """The weighted mean, to the byte what a round without encryption and without a service gives."""
-    from sensecrypt.protocol.client import model_format
+    from sensecrypt.protocol.protection import model_format
 
     round_ = played.round()
     values = sum(model_format(round_).encode(played.models[client], WEIGHTS[client]) for client in range(CLIENTS))

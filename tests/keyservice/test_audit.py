@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sensecrypt.cli import main
 from sensecrypt.errors import AuditFailed, ServiceError
-from sensecrypt.keyservice.http import audit, sealing
+from sensecrypt.keyservice.http import audit, storagecipher
 from sensecrypt.keyservice.http.audit import Head
 from sensecrypt.keyservice.http.folder import Folder, verify_log
 from sensecrypt.keyservice.http.store import Store
@@ -26,7 +26,7 @@ def append(log, line: str) -> None:
 
 @pytest.fixture(autouse=True)
 def cheap_root(monkeypatch):
-    monkeypatch.setattr(sealing, "create_root", lambda path, passphrase: path.write_text("{}"))
+    monkeypatch.setattr(storagecipher, "create_root", lambda path, passphrase: path.write_text("{}"))
 
 
 @pytest.fixture

@@ -37,9 +37,9 @@ class LossyNetwork(httpx.BaseTransport):
 
 @contextlib.contextmanager
 def through_losses(losses: int, server, role: str, name: str, **more):
-    with server.party(role, name, **{"pause": 0.01, **more}) as party:
-        network = party._http._transport = LossyNetwork(party._http._transport, losses)
-        yield party
+    with server.identity(role, name, **{"pause": 0.01, **more}) as identity:
+        network = identity._http._transport = LossyNetwork(identity._http._transport, losses)
+        yield identity
         assert network.lost == losses
 
 
@@ -48,13 +48,13 @@ def test_lost_answers_double_nothing(server):
     round_ = played.round()
     with through_losses(2, server, "aggregator", "aggregator") as aggregator:
         aggregator.register_round(round_)
-    sealed = played.seal(round_, 0)
+    protected = played.protect(round_, 0)
     with through_losses(2, server, "client", "phone-0") as client:
-        client.send_receipt(sealed.receipt, round_)
-    aggregate = played.upload(round_, sealed_before={0: sealed}).to_bytes(round_)
+        client.send_tag(protected.tag, round_)
+    aggregate = played.upload(round_, protected_before={0: protected}).to_bytes(round_)
     with through_losses(3, server, "aggregator", "aggregator") as aggregator:
-        assert aggregator.open(aggregate, round_).contributors == tuple(range(CLIENTS))
-    for event, times in (("round-registered", 1), ("receipt-taken", CLIENTS), ("decrypted", 1)):
+        assert aggregator.release(aggregate, round_).contributors == tuple(range(CLIENTS))
+    for event, times in (("round-registered", 1), ("tag-taken", CLIENTS), ("decrypted", 1)):
         assert len(played.events(event)) == times
 
 
@@ -73,7 +73,7 @@ def test_a_body_that_breaks_off_is_nothing_to_worry_about(server):
     crt, key = certificate(server.pki, "client", "phone-0")
     context = ssl.create_default_context(cafile=str(server.pki / "ca.crt"))
     context.load_cert_chain(crt, key)
-    where = f"/v1/runs/{played.run}/rounds/0/clusters/0/model/0/receipt"
+    where = f"/v1/runs/{played.run}/rounds/0/clusters/0/model/0/tag"
     head = f"PUT {where} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n"
     target = urlparse(server.url)
     with (
@@ -82,7 +82,7 @@ def test_a_body_that_breaks_off_is_nothing_to_worry_about(server):
     ):
         wrapped.sendall(head.encode() + bytes(100))
     with played.client(0) as client:
-        client.send_receipt(played.seal(round_, 0).receipt, round_)
+        client.send_tag(played.protect(round_, 0).tag, round_)
     assert "Traceback" not in server.stderr()
 
 

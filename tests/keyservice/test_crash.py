@@ -1,4 +1,4 @@
-"""`kill -9` at the worst moments: no receipt is lost, nothing is decrypted twice, the audit log verifies."""
+"""`kill -9` at the worst moments: no tag is lost, nothing is decrypted twice, the audit log verifies."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def verified(server) -> None:
     assert result.exit_code == 0, result.output
 
 
-def test_between_receipts_and_decryption(server):
+def test_between_tags_and_decryption(server):
     played = Played(server)
     played.play(played.round(0, purpose="sensitivity"))
     round_ = played.register(played.round(0))
     with played.client(0) as client:
-        sketch = client.turn_sketch(played.run, np.arange(8.0)).tolist()
+        sketch = client.rotate_sketch(played.run, np.arange(8.0)).tolist()
         seeds = sketch, client.task(place_of(round_)).seed, client.task(place_of(round_)).ranking.order.tolist()
         key = client.public_key(played.run)
     aggregate = played.upload(round_)
@@ -44,22 +44,22 @@ def test_between_receipts_and_decryption(server):
     verified(server)
     server.start()
     with played.client(0) as client:
-        sketch = client.turn_sketch(played.run, np.arange(8.0)).tolist()
+        sketch = client.rotate_sketch(played.run, np.arange(8.0)).tolist()
         again = sketch, client.task(place_of(round_)).seed, client.task(place_of(round_)).ranking.order.tolist()
         assert (again, client.public_key(played.run)) == (seeds, key)
     with played.aggregator() as aggregator:
-        assert aggregator.receipts(round_) == list(range(CLIENTS))
-    first = played.open(aggregate, round_)
+        assert aggregator.tags(round_) == list(range(CLIENTS))
+    first = played.release(aggregate, round_)
     server.kill()
     verified(server)
     server.start()
-    assert played.open(aggregate, round_) == first
+    assert played.release(aggregate, round_) == first
     other = replace(aggregate, plain=aggregate.plain + 1)
     with pytest.raises(Refused, match="decrypted already"):
-        played.open(other, round_)
+        played.release(other, round_)
     assert played.model(round_, 3).tobytes() == expected_model(played).tobytes()
     assert len([line for line in played.events("decrypted") if line["purpose"] == "model"]) == 1
-    assert len([line for line in played.events("receipt-taken") if line["purpose"] == "model"]) == CLIENTS
+    assert len([line for line in played.events("tag-taken") if line["purpose"] == "model"]) == CLIENTS
     verified(server)
 
 
@@ -71,8 +71,8 @@ def test_in_the_middle_of_a_decryption(server):
     message = aggregate.to_bytes(round_)
 
     def ask() -> None:
-        with server.party("aggregator", "aggregator", tries=1) as aggregator, pytest.raises(SenseCryptError):
-            aggregator.open(message, round_)
+        with server.identity("aggregator", "aggregator", tries=1) as aggregator, pytest.raises(SenseCryptError):
+            aggregator.release(message, round_)
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -85,9 +85,9 @@ def test_in_the_middle_of_a_decryption(server):
     server.start()
     other = replace(aggregate, plain=aggregate.plain + 1)
     with pytest.raises(Refused) as refusal:  # another sum of the same attempt must not be decrypted now
-        played.open(other, round_)
+        played.release(other, round_)
     assert refusal.value.code == "claimed"
-    played.open(aggregate, round_)
+    played.release(aggregate, round_)
     assert len(played.events("decrypted")) == 1
     assert played.model(round_).tobytes() == expected_model(played).tobytes()
     verified(server)
@@ -98,13 +98,13 @@ def test_health_is_answered_while_a_sum_is_decrypted(server):
     played = Played(server, size=40_000, profile="paillier-2048")
     round_ = played.register(played.round())
     aggregate = played.upload(round_)
-    opening = threading.Thread(target=played.open, args=(aggregate, round_))
-    opening.start()
+    release = threading.Thread(target=played.open, args=(aggregate, round_))
+    release.start()
     answered = 0
     with server.browser() as browser:
-        while opening.is_alive():
+        while release.is_alive():
             assert browser.get("/healthz").status_code == 200
-            answered += opening.is_alive()
+            answered += release.is_alive()
     assert answered > 20
     assert played.model(round_).tobytes() == expected_model(played).tobytes()
 
@@ -120,7 +120,7 @@ def test_the_vault_dies_and_is_started_again(server):
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
     [vault] = [int(pid) for pid in children if b"vault" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(vault, signal.SIGKILL)
-    assert played.open(aggregate, round_).contributors == tuple(range(CLIENTS))
+    assert played.release(aggregate, round_).contributors == tuple(range(CLIENTS))
     server.kill()
     for _ in range(100):
         if not Path(f"/proc/{vault}").exists():

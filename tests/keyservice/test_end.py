@@ -1,4 +1,4 @@
-"""The end of a run: its secret key is destroyed, and what was opened stays for its members."""
+"""The end of a run: its secret key is destroyed, and what was released stays for its members."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def ended(ask) -> None:
 def test_close_destroys_the_key_and_keeps_what_was_opened(server):
     played = Played(server)
     first = played.round(0)
-    opened = played.upload(played.register(first))
-    acknowledged = played.open(opened, first)
+    released = played.upload(played.register(first))
+    acknowledged = played.release(released, first)
     round_ = played.register(played.round(1))
     whole = played.upload(round_)
     key = server.folder.key(played.run)
@@ -56,22 +56,22 @@ def test_close_destroys_the_key_and_keeps_what_was_opened(server):
     with pytest.raises(KeyFileError):
         read_secret(key, PASSPHRASE)
     assert len(played.events("run-ended")) == 1
-    ended(lambda: played.open(whole, round_))
+    ended(lambda: played.release(whole, round_))
     ended(lambda: played.register(played.round(2)))
-    late = played.seal(round_, 0)
+    late = played.protect(round_, 0)
     with played.client(0) as client:
-        ended(lambda: client.turn_sketch(played.run, np.arange(8.0)))
-        ended(lambda: client.send_receipt(late.receipt, round_))
+        ended(lambda: client.rotate_sketch(played.run, np.arange(8.0)))
+        ended(lambda: client.send_tag(late.tag, round_))
         assert client.run(played.run)["ended"]
-    assert played.open(opened, first) == acknowledged
+    assert played.release(released, first) == acknowledged
     assert played.model(first, 2).tobytes() == expected_model(played).tobytes()
 
 
 def test_only_an_admin_closes_and_only_what_there_is(server):
     played = Played(server)
     for role, name, code in (("aggregator", "aggregator", "wrong-role"), ("client", "phone-0", "wrong-role")):
-        with server.party(role, name) as party, pytest.raises(Refused) as refusal:
-            party.end_run(played.run)
+        with server.identity(role, name) as identity, pytest.raises(Refused) as refusal:
+            identity.end_run(played.run)
         assert refusal.value.code == code
     with played.admin() as admin, pytest.raises(Refused) as refusal:
         admin.end_run("nowhere")
@@ -90,9 +90,9 @@ def test_a_run_ends_with_its_last_round(server):
     with pytest.raises(Refused, match="was registered with 2 rounds"):
         played.register(played.round(2))
     clusters = [played.register(played.round(1, cluster=each, members=[2 * each, 2 * each + 1])) for each in (0, 1)]
-    played.open(played.upload(clusters[0]), clusters[0])
+    played.release(played.upload(clusters[0]), clusters[0])
     assert format_of(played) == SECRET_FORMAT  # the other cluster is still to come
-    played.open(played.upload(clusters[1]), clusters[1])
+    played.release(played.upload(clusters[1]), clusters[1])
     assert format_of(played) == PUBLIC_FORMAT
     assert played.model(clusters[0], 0).size == played.model(clusters[1], 3).size == played.size
 
@@ -130,7 +130,7 @@ def test_a_destroyed_key_is_neither_on_disk_nor_in_the_vault(tmp_path):
 def test_blinding_seeds_of_an_ended_run_are_erased(server):
     played = Played(server)
     played.upload(played.register(played.round()))
-    count = "SELECT count(*), count(padded) FROM receipts WHERE run = ?"
+    count = "SELECT count(*), count(blinded) FROM tags WHERE run = ?"
     with sqlite3.connect(server.folder.database) as connection:
         assert connection.execute(count, (played.run,)).fetchone() == (4, 4)
         close(played)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sensecrypt.keyservice.http.sealing import read_root
+from sensecrypt.keyservice.http.storagecipher import read_root
 from sensecrypt.protocol.descriptions import describe_round
 from sensecrypt.protocol.places import place_of
 from tests.keyservice.conftest import PASSPHRASE
@@ -105,11 +105,11 @@ def test_damaged_messages_are_refused_and_nothing_more(server):
     played = Played(server)
     round_ = played.register(played.round(7))
     where = f"/v1/runs/{played.run}/rounds/7/clusters/0/model/0"
-    sealed, aggregate = played.seal(round_, 0), played.upload(round_, [1, 2])
+    protected, aggregate = played.protect(round_, 0), played.upload(round_, [1, 2])
     messages = {
         ("aggregator", "aggregator", where): describe_round(round_),
         ("aggregator", "aggregator", f"{where}/aggregate"): aggregate.to_bytes(round_),
-        ("client", "phone-0", f"{where}/receipt"): sealed.receipt,
+        ("client", "phone-0", f"{where}/tag"): protected.tag,
     }
     for (role, name, address), message in messages.items():
         with server.browser(role, name) as browser:
@@ -153,7 +153,7 @@ def test_answers_and_logs_of_a_round_tell_no_secret(server):
         seeds = [
             client.task(place_of(round_)).seed,
             row.tobytes()[:64],
-            client.turn_sketch(played.run, row).tobytes()[:64],
+            client.rotate_sketch(played.run, row).tobytes()[:64],
         ]
     log = server.folder.log.read_bytes() + server.stderr().encode()
     database = server.folder.database.read_bytes()

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 from sensecrypt.errors import Rejected, ServiceError
-from sensecrypt.keyservice.http import sealing
+from sensecrypt.keyservice.http import storagecipher
 from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.ledger import DatabaseLedger
 from sensecrypt.keyservice.http.limits import Buckets, Thinned, thin_messages
-from sensecrypt.keyservice.http.openings import Openings
 from sensecrypt.keyservice.http.registry import Registry, place_of
-from sensecrypt.keyservice.http.sealing import Sealer
+from sensecrypt.keyservice.http.releases import Releases
+from sensecrypt.keyservice.http.storagecipher import StorageCipher
 from sensecrypt.keyservice.http.store import Store
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.ledger import Ledger, MemoryLedger, Ranking
-from sensecrypt.protocol.messages import Receipt
-from sensecrypt.protocol.opened import Opened
-from sensecrypt.protocol.pads import new_pad
+from sensecrypt.protocol.blinding import new_blinding
+from sensecrypt.protocol.ledger import ImportanceOrder, Ledger, MemoryLedger
+from sensecrypt.protocol.messages import Tag
+from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -36,7 +36,7 @@ def a_round(number: int = 0, *, purpose: str = "model", attempt: int = 0) -> Rou
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    monkeypatch.setattr(sealing, "create_root", lambda path, passphrase: path.write_text("{}"))
+    monkeypatch.setattr(storagecipher, "create_root", lambda path, passphrase: path.write_text("{}"))
     folder = Folder(tmp_path / "service")
     folder.create("correct horse")
     store = Store(folder.database, folder.log)
@@ -51,86 +51,86 @@ def ledger(request, store) -> Ledger:
     registry = Registry(store)
     for number in (0, 1):
         registry.add_round(a_round(number), WHO)
-        Openings(store, 3, 12).claim(place_of(a_round(number)), b"digest", WHO)
+        Releases(store, 3, 12).claim(place_of(a_round(number)), b"digest", WHO)
     return DatabaseLedger(store, bytes(32), WHO)
 
 
-def ranking(*order: int) -> Ranking:
-    return Ranking(np.array(order), np.array([1.0]))
+def ranking(*order: int) -> ImportanceOrder:
+    return ImportanceOrder(np.array(order), np.array([1.0]))
 
 
-def test_receipts_are_kept_once_a_client_and_by_round(ledger):
-    padded = Receipt(1, 7, 5, new_pad(Mask([False], 4, 4)))
-    assert ledger.keep_receipt(a_round(1), Receipt(0, 2**61 - 2, 5))
-    assert not ledger.keep_receipt(a_round(1), Receipt(0, 2**61 - 2, 5))
-    assert not ledger.keep_receipt(a_round(1), Receipt(0, 7, 5))
-    assert ledger.keep_receipt(a_round(1), padded)
-    assert ledger.keep_receipt(a_round(), Receipt(0, 8, 5))
-    assert dict(ledger.receipts(a_round(1))) == {0: Receipt(0, 2**61 - 2, 5), 1: padded}
-    assert dict(ledger.receipts(a_round(2))) == {}
+def test_tags_are_kept_once_a_client_and_by_round(ledger):
+    blinded = Tag(1, 7, 5, new_blinding(Mask([False], 4, 4)))
+    assert ledger.keep_tag(a_round(1), Tag(0, 2**61 - 2, 5))
+    assert not ledger.keep_tag(a_round(1), Tag(0, 2**61 - 2, 5))
+    assert not ledger.keep_tag(a_round(1), Tag(0, 7, 5))
+    assert ledger.keep_tag(a_round(1), blinded)
+    assert ledger.keep_tag(a_round(), Tag(0, 8, 5))
+    assert dict(ledger.tags(a_round(1))) == {0: Tag(0, 2**61 - 2, 5), 1: blinded}
+    assert dict(ledger.tags(a_round(2))) == {}
 
 
 def test_pads_are_forgotten_when_their_round_is_opened(ledger):
     for client in (0, 1):
-        assert ledger.keep_receipt(a_round(), Receipt(client, 7, 5, new_pad(Mask([False], 4, 4))))
-    assert ledger.keep_receipt(a_round(1), Receipt(0, 8, 5, new_pad(Mask([False], 4, 4))))
-    ledger.keep_opened(a_round(), Opened(np.arange(4), 1.0, (0, 1)))
-    assert all(receipt.pad is None for receipt in ledger.receipts(a_round()).values())
-    assert ledger.receipts(a_round(1))[0].pad is not None
+        assert ledger.keep_tag(a_round(), Tag(client, 7, 5, new_blinding(Mask([False], 4, 4))))
+    assert ledger.keep_tag(a_round(1), Tag(0, 8, 5, new_blinding(Mask([False], 4, 4))))
+    ledger.keep_released(a_round(), ReleasedSum(np.arange(4), 1.0, (0, 1)))
+    assert all(tag.blinding is None for tag in ledger.tags(a_round()).values())
+    assert ledger.tags(a_round(1))[0].blinding is not None
 
 
 def test_a_pad_that_comes_after_the_opening_is_not_kept_either(store):
     Registry(store).add_round(a_round(), WHO)
-    Openings(store, 3, 12).claim(place_of(a_round()), b"digest", WHO)
+    Releases(store, 3, 12).claim(place_of(a_round()), b"digest", WHO)
     ledger = DatabaseLedger(store, bytes(32), WHO)
-    ledger.keep_opened(a_round(), Opened(np.arange(4), 1.0, (0,)))
-    assert ledger.keep_receipt(a_round(), Receipt(1, 7, 5, new_pad(Mask([False], 4, 4))))
-    assert ledger.receipts(a_round())[1] == Receipt(1, 7, 5)
+    ledger.keep_released(a_round(), ReleasedSum(np.arange(4), 1.0, (0,)))
+    assert ledger.keep_tag(a_round(), Tag(1, 7, 5, new_blinding(Mask([False], 4, 4))))
+    assert ledger.tags(a_round())[1] == Tag(1, 7, 5)
 
 
 def test_what_was_erased_before_a_crash_is_gone_from_the_log_after_the_next_start(store, tmp_path):
     """The process died between erasing and truncating the write-ahead log: whoever starts again does it."""
     Registry(store).add_round(a_round(), WHO)
     ledger = DatabaseLedger(store, bytes(32), WHO)
-    ledger.keep_receipt(a_round(), Receipt(1, 7, 5, new_pad(Mask([False], 4, 4))))
-    [sealed] = store.run(lambda transaction: transaction.row("SELECT padded FROM receipts"))
-    store.run(lambda transaction: transaction.change("UPDATE receipts SET padded = NULL"))
+    ledger.keep_tag(a_round(), Tag(1, 7, 5, new_blinding(Mask([False], 4, 4))))
+    [encrypted] = store.run(lambda transaction: transaction.row("SELECT blinded FROM tags"))
+    store.run(lambda transaction: transaction.change("UPDATE tags SET blinded = NULL"))
     crashed = tmp_path / "crashed"
     shutil.copytree(tmp_path / "service", crashed)
-    assert any(sealed in path.read_bytes() for path in crashed.glob("state.db*"))
+    assert any(encrypted in path.read_bytes() for path in crashed.glob("state.db*"))
     again = Store(Folder(crashed).database, Folder(crashed).log)
     again.note({"event": "anything"})
-    assert not any(sealed in path.read_bytes() for path in crashed.glob("state.db*"))
+    assert not any(encrypted in path.read_bytes() for path in crashed.glob("state.db*"))
     again.close()
 
 
 @pytest.mark.parametrize("later", [a_round(1), a_round(attempt=1)], ids=["round", "attempt"])
 def test_a_pad_that_comes_after_something_later_has_begun_is_not_kept_either(store, later):
-    ledger, receipt = DatabaseLedger(store, bytes(32), WHO), Receipt(1, 7, 5, new_pad(Mask([False], 4, 4)))
+    ledger, tag = DatabaseLedger(store, bytes(32), WHO), Tag(1, 7, 5, new_blinding(Mask([False], 4, 4)))
     for each in (a_round(), later):
         Registry(store).add_round(each, WHO)
-    assert ledger.keep_receipt(a_round(), receipt)
-    assert ledger.keep_receipt(later, receipt)
-    assert ledger.receipts(a_round())[1].pad is None
-    assert ledger.receipts(later)[1] == receipt
+    assert ledger.keep_tag(a_round(), tag)
+    assert ledger.keep_tag(later, tag)
+    assert ledger.tags(a_round())[1].blinding is None
+    assert ledger.tags(later)[1] == tag
 
 
 def test_all_attempts_of_a_round_are_opened_with_one_of_them(ledger):
-    ledger.keep_opened(a_round(), Opened(np.arange(4), 1.0, (0, 1)))
-    assert ledger.was_opened(a_round(attempt=1))
+    ledger.keep_released(a_round(), ReleasedSum(np.arange(4), 1.0, (0, 1)))
+    assert ledger.was_released(a_round(attempt=1))
     with pytest.raises(Rejected) as refusal:
-        ledger.keep_opened(a_round(attempt=1), Opened(np.arange(4), 1.0, (1,)))
+        ledger.keep_released(a_round(attempt=1), ReleasedSum(np.arange(4), 1.0, (1,)))
     assert refusal.value.code == "already-decrypted"
 
 
 def test_a_round_is_opened_once(ledger):
-    opened = Opened(np.arange(4), 1.0, (0, 1))
-    assert not ledger.was_opened(a_round())
-    ledger.keep_opened(a_round(), opened)
-    assert ledger.was_opened(a_round())
-    assert not ledger.was_opened(a_round(1))
+    released = ReleasedSum(np.arange(4), 1.0, (0, 1))
+    assert not ledger.was_released(a_round())
+    ledger.keep_released(a_round(), released)
+    assert ledger.was_released(a_round())
+    assert not ledger.was_released(a_round(1))
     with pytest.raises(Rejected) as refusal:
-        ledger.keep_opened(a_round(), opened)
+        ledger.keep_released(a_round(), released)
     assert refusal.value.code == "already-decrypted"
 
 
@@ -143,11 +143,11 @@ def test_the_latest_order_holds(ledger):
     assert len(ledger.root) == 32
 
 
-def test_of_many_receipts_at_once_one_is_kept(store):
+def test_of_many_tags_at_once_one_is_kept(store):
     Registry(store).add_round(a_round(), WHO)
     ledger, kept = DatabaseLedger(store, bytes(32), WHO), []
     threads = [
-        threading.Thread(target=lambda value=value: kept.append(ledger.keep_receipt(a_round(), Receipt(0, value, 5))))
+        threading.Thread(target=lambda value=value: kept.append(ledger.keep_tag(a_round(), Tag(0, value, 5))))
         for value in range(20)
     ]
     for thread in threads:
@@ -155,17 +155,17 @@ def test_of_many_receipts_at_once_one_is_kept(store):
     for thread in threads:
         thread.join()
     assert sorted(kept) == [False] * 19 + [True]
-    assert store.head.number == 3  # initialised, round, one receipt
+    assert store.head.number == 3  # initialised, round, one tag
 
 
 def test_of_many_openings_at_once_one_is_kept(store):
     Registry(store).add_round(a_round(), WHO)
-    Openings(store, 3, 12).claim(place_of(a_round()), b"digest", WHO)
+    Releases(store, 3, 12).claim(place_of(a_round()), b"digest", WHO)
     ledger, outcomes = DatabaseLedger(store, bytes(32), WHO), []
 
     def keep() -> None:
         try:
-            ledger.keep_opened(a_round(), Opened(np.arange(4), 1.0, (0, 1)))
+            ledger.keep_released(a_round(), ReleasedSum(np.arange(4), 1.0, (0, 1)))
             outcomes.append("kept")
         except Rejected:
             outcomes.append("refused")
@@ -179,19 +179,19 @@ def test_of_many_openings_at_once_one_is_kept(store):
 
 
 def test_what_is_sealed_opens_only_at_its_place():
-    sealer = Sealer(bytes(32))
-    sealed = sealer.seal(b"secret", "receipt", "run", 0)
-    assert sealer.open(sealed, "receipt", "run", 0) == b"secret"
-    assert sealed != sealer.seal(b"secret", "receipt", "run", 0)
+    cipher = StorageCipher(bytes(32))
+    encrypted = cipher.encrypt(b"secret", "tag", "run", 0)
+    assert cipher.decrypt(encrypted, "tag", "run", 0) == b"secret"
+    assert encrypted != cipher.encrypt(b"secret", "tag", "run", 0)
     for data, place in (
-        (sealed, ("receipt", "run", 1)),
-        (sealed[:-1], ("receipt", "run", 0)),
-        (b"", ("receipt", "run", 0)),
+        (encrypted, ("tag", "run", 1)),
+        (encrypted[:-1], ("tag", "run", 0)),
+        (b"", ("tag", "run", 0)),
     ):
         with pytest.raises(ServiceError, match="altered from outside"):
-            sealer.open(data, *place)
+            cipher.decrypt(data, *place)
     with pytest.raises(ServiceError):
-        Sealer(bytes(31) + b"x").open(sealed, "receipt", "run", 0)
+        StorageCipher(bytes(31) + b"x").open(encrypted, "tag", "run", 0)
 
 
 def test_buckets_run_dry_and_fill_again(monkeypatch):

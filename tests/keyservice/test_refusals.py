@@ -78,7 +78,7 @@ class TestWeights:
         played = Played(server, samples=samples)
         round_ = played.register(played.round())
         aggregate = played.upload(round_, contributors)
-        refusal = refusal_of(lambda: played.open(aggregate, round_))
+        refusal = refusal_of(lambda: played.release(aggregate, round_))
         assert (refusal.code, reason in refusal.reason) == ("too-few-contributors", True), refusal.reason
 
     def test_an_aggregator_sets_no_weights(self, played):
@@ -101,7 +101,7 @@ class TestWeights:
             admin.register_run("untold", **asked)
         round_ = replace(played.round(), run="untold")
         assert refusal_of(lambda: played.register(round_)).code == "no-samples"
-        with server.party("client", "stranger") as stranger:
+        with server.identity("client", "stranger") as stranger:
             assert refusal_of(lambda: stranger.tell_samples(played.run, 3)).code == "not-a-member"
         with played.client(0) as client:
             for impossible in (0, -1, 2**31, "nan"):
@@ -116,7 +116,7 @@ class TestWeights:
             answer = browser.put(round_address(wrong), content=body, headers={"Content-Type": MESSAGE_TYPE})
         assert (answer.status_code, answer.json()["code"]) == (422, "rejected")
         assert "\n" not in answer.json()["detail"]
-        assert played.open(played.upload(round_), round_)
+        assert played.release(played.upload(round_), round_)
 
     def test_weights_that_do_not_sum_to_one_are_no_round(self, played):
         round_ = played.round(next(_numbers))
@@ -186,8 +186,8 @@ class TestWhoAsks:
             ("PUT", f"{base}/samples/5"): {"client"},
             ("PUT", where): {"aggregator"},
             ("GET", f"{where}/task"): {"client"},
-            ("PUT", f"{where}/receipt"): {"client"},
-            ("GET", f"{where}/receipts"): {"aggregator"},
+            ("PUT", f"{where}/tag"): {"client"},
+            ("GET", f"{where}/tags"): {"aggregator"},
             ("PUT", f"{where}/aggregate"): {"aggregator"},
             ("GET", f"{where}/model"): {"client"},
             ("GET", "/metrics"): {"admin", "monitor"},
@@ -221,11 +221,11 @@ class TestWhatIsAskedFor:
 
     def test_a_second_decryption(self, played, round_):
         aggregate = played.upload(round_)
-        first = played.open(aggregate, round_)
-        assert played.open(aggregate, round_) == first  # the same again: what came out, and nothing is decrypted
+        first = played.release(aggregate, round_)
+        assert played.release(aggregate, round_) == first  # the same again: what came out, and nothing is decrypted
         other = replace(aggregate, plain=aggregate.plain + 1)
         before = lines_of(played.server, "already-decrypted")
-        assert refusal_of(lambda: played.open(other, round_)).code == "already-decrypted"
+        assert refusal_of(lambda: played.release(other, round_)).code == "already-decrypted"
         again = played.round(round_.number, attempt=1)
         assert refusal_of(lambda: played.register(again)).code == "already-decrypted"
         assert lines_of(played.server, "already-decrypted") == before + 2
@@ -233,27 +233,27 @@ class TestWhatIsAskedFor:
 
     def test_too_few_contributors(self, played, round_):
         one = played.upload(round_, [2])
-        refusal = refusal_of(lambda: played.open(one, round_))
+        refusal = refusal_of(lambda: played.release(one, round_))
         assert (refusal.code, "at least 2" in refusal.reason) == ("too-few-contributors", True)
         alone = played.round(next(_numbers), members=[1])
         assert refusal_of(lambda: played.register(alone)).code == "too-few-contributors"
         assert played.server.refusals()[-2:] == ["too-few-contributors"] * 2
 
-    def test_an_aggregate_that_does_not_match_the_receipts(self, played, round_):
+    def test_an_aggregate_that_does_not_match_the_tags(self, played, round_):
         whole = played.upload(round_)
         altered = replace(whole, plain=whole.plain + 1)
-        assert refusal_of(lambda: played.open(altered, round_)).code == "receipts-mismatch"
-        assert played.server.refusals()[-1] == "receipts-mismatch"
+        assert refusal_of(lambda: played.release(altered, round_)).code == "tags-mismatch"
+        assert played.server.refusals()[-1] == "tags-mismatch"
         with played.client(0) as client:
-            assert refusal_of(lambda: client.moved(place_of(round_), round_.size)).code == "not-opened"
-        assert played.open(whole, round_).contributors == (0, 1, 2, 3)
+            assert refusal_of(lambda: client.moved(place_of(round_), round_.size)).code == "not-released"
+        assert played.release(whole, round_).contributors == (0, 1, 2, 3)
 
     def test_a_round_whose_sums_fail_again_and_again_is_closed(self, played, round_):
         whole = played.upload(round_)
         for error in (1, 2, 3, 4):
             wrong = replace(whole, plain=whole.plain + error)
-            assert refusal_of(lambda wrong=wrong: played.open(wrong, round_)).code == "receipts-mismatch"
-        assert refusal_of(lambda: played.open(whole, round_)).code == "too-many-failures"
+            assert refusal_of(lambda wrong=wrong: played.release(wrong, round_)).code == "tags-mismatch"
+        assert refusal_of(lambda: played.release(whole, round_)).code == "too-many-failures"
 
     def test_a_run_whose_sums_fail_in_round_after_round_is_closed(self, server):
         """Each failure answers a question: an aggregator and its friends must not have thousands."""
@@ -263,10 +263,10 @@ class TestWhatIsAskedFor:
             whole = played.upload(round_)
             for error in (1, 2, 3, 4):
                 wrong = replace(whole, plain=whole.plain + error)
-                assert refusal_of(lambda wrong=wrong, at=round_: played.open(wrong, at)).code == "receipts-mismatch"
+                assert refusal_of(lambda wrong=wrong, at=round_: played.release(wrong, at)).code == "tags-mismatch"
         last = played.register(played.round(3))
         whole = played.upload(last)
-        assert refusal_of(lambda: played.open(whole, last)).code == "run-closed"
+        assert refusal_of(lambda: played.release(whole, last)).code == "run-closed"
         other = Played(server)
         assert other.play(other.round())
 
@@ -274,26 +274,26 @@ class TestWhatIsAskedFor:
         whole = played.upload(round_)
         for bad in (np.zeros_like(whole.ciphertexts), np.full_like(whole.ciphertexts, 255)):
             wrong = replace(whole, ciphertexts=bad)
-            assert refusal_of(lambda wrong=wrong: played.open(wrong, round_)).code == "receipts-mismatch"
-        assert played.open(whole, round_)
+            assert refusal_of(lambda wrong=wrong: played.release(wrong, round_)).code == "tags-mismatch"
+        assert played.release(whole, round_)
 
-    def test_a_missing_receipt_a_stranger_and_a_doubled_contributor(self, played, round_):
-        whole = played.upload(round_, receipts={0, 1, 2})
-        assert refusal_of(lambda: played.open(whole, round_)).code == "no-receipt"
+    def test_a_missing_tag_a_stranger_and_a_doubled_contributor(self, played, round_):
+        whole = played.upload(round_, tags={0, 1, 2})
+        assert refusal_of(lambda: played.release(whole, round_)).code == "no-tag"
         for contributors, code in (((0, 1, 9), "not-a-member"), ((0, 1, 1), "doubled-contributor")):
             wrong = replace(whole, contributors=contributors)
-            assert refusal_of(lambda wrong=wrong: played.open(wrong, round_)).code == code
+            assert refusal_of(lambda wrong=wrong: played.release(wrong, round_)).code == code
 
-    def test_a_second_or_foreign_receipt(self, played, round_):
-        mine, theirs = played.seal(round_, 0), played.seal(round_, 1)
+    def test_a_second_or_foreign_tag(self, played, round_):
+        mine, theirs = played.protect(round_, 0), played.protect(round_, 1)
         with played.client(0) as client:
-            assert refusal_of(lambda: client.send_receipt(theirs.receipt, round_)).code == "not-a-member"
-            client.send_receipt(mine.receipt, round_)
+            assert refusal_of(lambda: client.send_tag(theirs.tag, round_)).code == "not-a-member"
+            client.send_tag(mine.tag, round_)
             played.models[0, 0] += 1
-            changed = played.seal(round_, 0)
+            changed = played.protect(round_, 0)
             played.models[0, 0] -= 1
-            assert refusal_of(lambda: client.send_receipt(changed.receipt, round_)).code == "doubled-receipt"
-            assert refusal_of(lambda: client.send_receipt(mine.upload, round_)).code == "rejected"
+            assert refusal_of(lambda: client.send_tag(changed.tag, round_)).code == "doubled-tag"
+            assert refusal_of(lambda: client.send_tag(mine.upload, round_)).code == "rejected"
 
     def test_a_round_that_takes_a_client_from_another_cluster(self, played):
         number = next(_numbers)
@@ -304,9 +304,9 @@ class TestWhatIsAskedFor:
     def test_a_superseded_attempt(self, played, round_):
         aggregate = played.upload(round_)
         again = played.register(played.round(round_.number, attempt=1))
-        assert refusal_of(lambda: played.open(aggregate, round_)).code == "superseded"
+        assert refusal_of(lambda: played.release(aggregate, round_)).code == "superseded"
         assert refusal_of(lambda: played.register(played.round(round_.number, members=[0, 1]))).code == "conflict"
-        assert played.open(played.upload(again), again)
+        assert played.release(played.upload(again), again)
 
     def test_rounds_outside_the_run(self, played):
         number = next(_numbers)
@@ -342,9 +342,9 @@ class TestBodies:
         where = f"/v1/runs/{played.run}/rounds/{round_.number}/clusters/0/model/0"
         before = lines_of(played.server, "too-long")
         with played.server.browser("client", "phone-0") as browser:
-            answer = browser.put(f"{where}/receipt", content=bytes(200_000))
+            answer = browser.put(f"{where}/tag", content=bytes(200_000))
             assert (answer.status_code, answer.json()["code"]) == (413, "too-long")
-            answer = browser.put(f"{where}/receipt", content=(bytes(1000) for _ in range(300)))  # no length announced
+            answer = browser.put(f"{where}/tag", content=(bytes(1000) for _ in range(300)))  # no length announced
             assert (answer.status_code, answer.json()["code"]) == (413, "too-long")
         with played.server.browser("aggregator", "aggregator") as browser:
             answer = browser.put(f"{where}/aggregate", content=bytes(1_000_000))
@@ -393,8 +393,8 @@ def test_decryptions_are_limited_as_well(tmp_path: Path, pki):
         played.play(played.round(0))
         second = played.register(played.round(1))
         aggregate = played.upload(second)
-        with server.party("aggregator", "aggregator", tries=1) as aggregator:
-            refusal = refusal_of(lambda: aggregator.open(aggregate.to_bytes(second), second))
+        with server.identity("aggregator", "aggregator", tries=1) as aggregator:
+            refusal = refusal_of(lambda: aggregator.release(aggregate.to_bytes(second), second))
         assert refusal.code == "rate-limited"
         assert len(played.events("decrypted")) == 1
     finally:

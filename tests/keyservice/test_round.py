@@ -33,11 +33,11 @@ def test_summed_sensitivities_make_an_order_that_only_members_get(server):
     gains = np.abs(played.models)
     mean = np.array([5, 6, 7, 8]) @ (gains / gains.max(axis=1, keepdims=True))
     assert ranking.order[10:].tolist() == [k for k in np.argsort(-mean, kind="stable").tolist() if k < 90]
-    played.open(played.upload(round_), round_)
+    played.release(played.upload(round_), round_)
     assert played.model(round_).tobytes() == expected_model(played).tobytes()
     for refused_to in (played.aggregator(), played.admin()):
-        with refused_to as party, pytest.raises(Refused) as refusal:
-            party.task(place_of(round_))
+        with refused_to as identity, pytest.raises(Refused) as refusal:
+            identity.task(place_of(round_))
         assert refusal.value.code == "wrong-role"
 
 
@@ -47,9 +47,9 @@ def test_a_rounds_order_stays_what_its_members_were_told(server):
     round_ = played.register(played.round(0))
     aggregate = played.upload(round_)
     played.models = played.models[:, ::-1].copy()
-    played.play(played.round(1, purpose="sensitivity"))  # a new order, before the old round is opened
+    played.play(played.round(1, purpose="sensitivity"))  # a new order, before the old round is released
     played.models = played.models[:, ::-1].copy()
-    played.open(aggregate, round_)
+    played.release(aggregate, round_)
     assert played.model(round_).tobytes() == expected_model(played).tobytes()
 
 
@@ -62,17 +62,17 @@ def test_whatever_is_sent_again_changes_nothing(server):
             played.run, size=100, profile="insecure-test", members=played.members, min_contributors=2
         )
     assert again == played.told
-    sealed = played.seal(round_, 0)
+    protected = played.protect(round_, 0)
     with played.client(0) as client:
-        client.send_receipt(sealed.receipt, round_)
-        client.send_receipt(sealed.receipt, round_)
-    aggregate = played.upload(round_, sealed_before={0: sealed})
-    assert played.open(aggregate, round_) == played.open(aggregate, round_)
+        client.send_tag(protected.tag, round_)
+        client.send_tag(protected.tag, round_)
+    aggregate = played.upload(round_, protected_before={0: protected})
+    assert played.release(aggregate, round_) == played.release(aggregate, round_)
     with played.client(0) as client:
-        client.send_receipt(sealed.receipt, round_)  # whose pad is forgotten by now
+        client.send_tag(protected.tag, round_)  # whose blinding is forgotten by now
     counted = {event: len(played.events(event)) for event in ("run-registered", "round-registered", "decrypted")}
     assert counted == {"run-registered": 1, "round-registered": 1, "decrypted": 1}
-    assert [line["client"] for line in played.events("receipt-taken")] == [0, 1, 2, 3]
+    assert [line["client"] for line in played.events("tag-taken")] == [0, 1, 2, 3]
 
 
 def test_who_is_missing_is_left_out(server):
@@ -80,8 +80,8 @@ def test_who_is_missing_is_left_out(server):
     round_ = played.register(played.round())
     aggregate = played.upload(round_, [1, 3])
     with played.aggregator() as aggregator:
-        assert aggregator.receipts(round_) == [1, 3]
-    assert played.open(aggregate, round_).contributors == (1, 3)
+        assert aggregator.tags(round_) == [1, 3]
+    assert played.release(aggregate, round_).contributors == (1, 3)
     mean = (6 * played.models[1] + 8 * played.models[3]) / 14
     assert np.abs(played.model(round_, 0) - mean).max() < 1e-6
 
@@ -97,11 +97,11 @@ def test_clients_of_a_run_share_their_seeds_and_nobody_else_has_them(server):
     assert len(seeds) == 1
     with played.client(0) as client:
         assert client.task(place_of(other.register(other.round()))).seed not in seeds
-    for stranger in (played.aggregator(), played.admin(), server.party("client", "stranger")):
-        with stranger as party:
+    for stranger in (played.aggregator(), played.admin(), server.identity("client", "stranger")):
+        with stranger as identity:
             for ask in (
-                lambda party=party: party.turn_sketch(played.run, np.ones(4)),
-                lambda party=party: party.task(place_of(round_)).seed,
+                lambda identity=identity: identity.rotate_sketch(played.run, np.ones(4)),
+                lambda identity=identity: identity.task(place_of(round_)).seed,
             ):
                 with pytest.raises(Refused) as refusal:
                     ask()
@@ -137,14 +137,14 @@ def test_sketches_are_turned_alike_for_all_clients_of_a_run_and_each_once(server
     turned = []
     for number in range(CLIENTS):
         with played.client(number) as client:
-            turned.append(client.turn_sketch(played.run, rows[number]))
-            again = client.turn_sketch(played.run, rng.normal(0, 0.1, 256))  # the first stays
+            turned.append(client.rotate_sketch(played.run, rows[number]))
+            again = client.rotate_sketch(played.run, rng.normal(0, 0.1, 256))  # the first stays
             assert np.array_equal(again, turned[-1])
             assert np.linalg.norm(turned[-1]) == pytest.approx(np.linalg.norm(rows[number]))
             assert abs(turned[-1] @ rows[number]) < 0.5 * np.linalg.norm(rows[number]) ** 2
     assert np.allclose(np.array(turned) @ np.array(turned).T, rows @ rows.T)
     with played.client(0) as client:
-        assert not np.allclose(client.turn_sketch(other.run, rows[0]), turned[0])
+        assert not np.allclose(client.rotate_sketch(other.run, rows[0]), turned[0])
     assert [line["client"] for line in played.events("sketch-turned")] == list(range(CLIENTS))
 
 
@@ -152,36 +152,36 @@ def test_sketches_are_turned_alike_for_all_clients_of_a_run_and_each_once(server
 def test_impossible_sketches(server, row):
     played, row = Played(server), np.array(row)
     with played.client(0) as client, pytest.raises(Refused) as refusal:
-        client.turn_sketch(played.run, row)
+        client.rotate_sketch(played.run, row)
     assert refusal.value.code == "rejected"
     with played.client(0) as client:
-        assert client.turn_sketch(played.run, np.ones(4)).size == 4
+        assert client.rotate_sketch(played.run, np.ones(4)).size == 4
 
 
 def test_pads_leave_the_disk_when_their_round_is_opened_or_left_behind(server):
     played = Played(server)
 
-    def sealed_pads() -> list[bytes]:
+    def stored_blindings() -> list[bytes]:
         with contextlib.closing(sqlite3.connect(server.folder.database)) as connection:
-            sql = "SELECT padded FROM receipts WHERE run = ? AND padded IS NOT NULL"
+            sql = "SELECT blinded FROM tags WHERE run = ? AND blinded IS NOT NULL"
             return [row[0] for row in connection.execute(sql, (played.run,))]
 
     def on_disk() -> bytes:
         return b"".join(path.read_bytes() for path in server.folder.path.glob("state.db*"))
 
     round_ = played.register(played.round(0))
-    aggregate, pads = played.upload(round_), sealed_pads()
-    assert len(pads) == CLIENTS
-    assert all(pad in on_disk() for pad in pads)
-    played.open(aggregate, round_)
-    assert sealed_pads() == []
-    assert not any(pad in on_disk() for pad in pads)
+    aggregate, blindings = played.upload(round_), stored_blindings()
+    assert len(blindings) == CLIENTS
+    assert all(blinding in on_disk() for blinding in blindings)
+    played.release(aggregate, round_)
+    assert stored_blindings() == []
+    assert not any(blinding in on_disk() for blinding in blindings)
     played.upload(played.register(played.round(1)))
-    pads = sealed_pads()
-    assert len(pads) == CLIENTS
+    blindings = stored_blindings()
+    assert len(blindings) == CLIENTS
     played.register(played.round(1, attempt=1))
-    assert sealed_pads() == []
-    assert not any(pad in on_disk() for pad in pads)
+    assert stored_blindings() == []
+    assert not any(blinding in on_disk() for blinding in blindings)
 
 
 def test_a_member_of_the_next_round_fetches_the_model_that_it_starts_from_and_no_earlier_one(server):

@@ -15,12 +15,12 @@ from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.policy import read_policy
 from sensecrypt.keyservice.http.registry import Run
-from sensecrypt.keyservice.http.sealing import read_root
 from sensecrypt.keyservice.http.service import KeyService
+from sensecrypt.keyservice.http.storagecipher import read_root
 from sensecrypt.keyservice.http.store import Store
 from sensecrypt.keyservice.http.vault import Vault
 from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess
-from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.protocol.envelope import parse_any, serialize
 from tests.keyservice.conftest import PASSPHRASE
 from tests.keyservice.test_vault import PHRASE, path  # noqa: F401  (a fixture)
 
@@ -110,7 +110,7 @@ def test_constant_time_reaches_the_exponentiation(path, monkeypatch, constant_ti
         def __init__(self) -> None: ...
 
         def ask(self, fields, tensors):
-            return unseal_any(vault.answer(seal("request", fields, tensors)), "done")[1]
+            return parse_any(vault.answer(serialize("request", fields, tensors)), "done")[1]
 
     key = VaultKey(Here(), path, constant_time=constant_time)
     rows = key.encrypt([1, 2, 3])

@@ -13,7 +13,7 @@ from sensecrypt.crypto.keyfile import read_secret, write_secret
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, WorkerDied
 from sensecrypt.keyservice.http.vault import Vault
 from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess, generate_key
-from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.protocol.envelope import parse_any, serialize
 from tests.crypto.conftest import keypair
 
 PHRASE = "correct horse battery"
@@ -64,17 +64,17 @@ def test_it_makes_keys_that_only_the_passphrase_opens(vault, tmp_path):
 
 
 def test_a_wrong_passphrase_and_an_unforeseen_failure_tell_nothing(path):
-    request = seal(
+    request = serialize(
         "request",
         {"do": "decrypt", "path": str(path), "count": 1, "workers": 1, "constant_time": 0},
         {"ciphertexts": np.eye(1)},
     )
     for phrase in (PHRASE[::-1], PHRASE):
         answer = Vault(phrase).answer(request)
-        fields, _ = unseal_any(answer, "failed")
+        fields, _ = parse_any(answer, "failed")
         assert fields["error"] in ("KeyFileError", "InvalidCiphertext")
         assert phrase.encode() not in answer
-    fields, _ = unseal_any(Vault(PHRASE).answer(b"nonsense"), "failed")
+    fields, _ = parse_any(Vault(PHRASE).answer(b"nonsense"), "failed")
     assert (fields["error"], fields["problem"]) == ("Rejected", "")
 
 

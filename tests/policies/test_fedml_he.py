@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from sensecrypt.policies.fedml_he import POLICY
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import model_format, seal_map
 from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.protection import model_format, protect_map
 from sensecrypt.protocol.round import Round
 from tests.crypto.conftest import keypair
 from tests.policies.situations import situation
@@ -64,10 +64,10 @@ def test_the_clients_maps_are_weighted_by_samples():
     maps = {0: np.linspace(2, 0, 20), 1: np.linspace(0, 1, 20), 2: np.linspace(2, 0, 20)}
     server, total = KeyServer(secret), RoundSum(round_, public)
     for client, scores in maps.items():
-        sealed = seal_map(scores, round_, client=client, key=public, seed=server.receipt_seed(round_))
-        total.add(sealed.upload, sender=client)
-        server.take_receipt(sealed.receipt, round_, sender=client)
-    opened = server.open(total.close().to_bytes(round_), round_)
-    mean = model_format(round_).decode(opened.values, opened.weight)
+        protected = protect_map(scores, round_, client=client, key=public, seed=server.tag_seed(round_))
+        total.add(protected.upload, sender=client)
+        server.take_tag(protected.tag, round_, sender=client)
+    released = server.release(total.close().to_bytes(round_), round_)
+    mean = model_format(round_).decode(released.values, released.weight)
     assert mean == pytest.approx(sum(shares[client] * maps[client] for client in shares), abs=1e-5)
-    assert server.set_order(round_, opened).tolist() == list(range(19, -1, -1))
+    assert server.set_order(round_, released).tolist() == list(range(19, -1, -1))

@@ -13,10 +13,10 @@ from sensecrypt import Mask
 from sensecrypt.errors import InvalidInput, Rejected, ValueDoesNotFit
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import model_format, seal_model, seal_sensitivity
 from sensecrypt.protocol.descriptions import describe_round
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.messages import Aggregate, Upload
+from sensecrypt.protocol.protection import model_format, protect_model, protect_sensitivity
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sharedkey import SharedKeyClients
 from sensecrypt.protocol.updates import moved_after
@@ -42,26 +42,26 @@ class Cluster:
         self.round, self.server = round_, server(secret)
         self.models = models(round_.size)
 
-    def seal(self, masks):
-        seed = self.server.receipt_seed(self.round)
+    def protect(self, masks):
+        seed = self.server.tag_seed(self.round)
         return [
-            seal_model(model, mask, self.round, client=client, key=self.public, seed=seed, padded=False)
+            protect_model(model, mask, self.round, client=client, key=self.public, seed=seed, blinded=False)
             for client, (model, mask) in enumerate(zip(self.models, masks, strict=True))
         ]
 
     def collect(self, masks, arrival=range(CLIENTS)) -> RoundSum:
-        total, sealed = RoundSum(self.round, self.public), self.seal(masks)
+        total, protected = RoundSum(self.round, self.public), self.protect(masks)
         for client in arrival:
-            total.add(sealed[client].upload, sender=client)
-            self.server.take_receipt(sealed[client].receipt, self.round, sender=client)
+            total.add(protected[client].upload, sender=client)
+            self.server.take_tag(protected[client].tag, self.round, sender=client)
         return total
 
-    def open(self, aggregate: Aggregate):
-        return self.server.open(aggregate.to_bytes(self.round), self.round)
+    def release(self, aggregate: Aggregate):
+        return self.server.release(aggregate.to_bytes(self.round), self.round)
 
     def run(self, masks, arrival=range(CLIENTS)) -> np.ndarray:
-        opened = self.open(self.collect(masks, arrival).close())
-        return moved_after(None, opened, self.round)[0]
+        released = self.release(self.collect(masks, arrival).close())
+        return moved_after(None, released, self.round)[0]
 
 
 def expected(round_: Round, contributors=range(CLIENTS)) -> bytes:
@@ -111,11 +111,11 @@ def test_sensitivities_are_weighted_too():
     cluster, total = Cluster(round_), RoundSum(round_, keypair("paillier-2048-slot64")[0])
     gains = np.abs(models())
     for client, own in enumerate(gains):
-        seed = cluster.server.receipt_seed(round_)
-        sealed = seal_sensitivity(own, round_, client=client, key=cluster.public, seed=seed)
-        total.add(sealed.upload, sender=client)
-        cluster.server.take_receipt(sealed.receipt, round_, sender=client)
-    order = cluster.server.set_order(round_, cluster.open(total.close()))
+        seed = cluster.server.tag_seed(round_)
+        protected = protect_sensitivity(own, round_, client=client, key=cluster.public, seed=seed)
+        total.add(protected.upload, sender=client)
+        cluster.server.take_tag(protected.tag, round_, sender=client)
+    order = cluster.server.set_order(round_, cluster.release(total.close()))
     mean = np.array(SAMPLES) @ (gains / gains.max(axis=1, keepdims=True))
     assert np.array_equal(order, np.argsort(-mean, kind="stable"))
 
@@ -140,13 +140,13 @@ def test_sums_of_parts_add_up():
     cluster = Cluster(a_round())
     masks = masks_of("blocks", cluster.round, None)
     first, second = cluster.collect(masks, [0, 2]), cluster.collect(masks, [])
-    for client, sealed in enumerate(cluster.seal(masks)):
+    for client, protected in enumerate(cluster.protect(masks)):
         if client in (1, 3):
-            second.add(sealed.upload, sender=client)
-            cluster.server.take_receipt(sealed.receipt, cluster.round, sender=client)
+            second.add(protected.upload, sender=client)
+            cluster.server.take_tag(protected.tag, cluster.round, sender=client)
     first.absorb(second)
-    opened = cluster.open(first.close())
-    assert moved_after(None, opened, cluster.round)[0].tobytes() == expected(cluster.round)
+    released = cluster.release(first.close())
+    assert moved_after(None, released, cluster.round)[0].tobytes() == expected(cluster.round)
 
 
 class TestWhoeverCheats:
@@ -155,11 +155,11 @@ class TestWhoeverCheats:
         masks = masks_of("blocks", cluster.round, None)
         other = a_round(samples=(2, 2, 3, 3))
         total = RoundSum(other, cluster.public)
-        for client, sealed in enumerate(cluster.seal(masks)):
-            total.add(sealed.upload, sender=client)
-            cluster.server.take_receipt(sealed.receipt, cluster.round, sender=client)
+        for client, protected in enumerate(cluster.protect(masks)):
+            total.add(protected.upload, sender=client)
+            cluster.server.take_tag(protected.tag, cluster.round, sender=client)
         with pytest.raises(Rejected, match="does not match"):
-            cluster.open(total.close())
+            cluster.release(total.close())
 
     @pytest.mark.parametrize("part", ["ciphertexts", "plain"])
     def test_a_changed_sum_is_noticed(self, part):
@@ -169,7 +169,7 @@ class TestWhoeverCheats:
         if part == "ciphertexts":
             changed = cluster.public.add_plain(aggregate.ciphertexts, [1] * len(aggregate.ciphertexts) * 15)
         with pytest.raises(Rejected, match="does not match"):
-            cluster.open(replace(aggregate, **{part: changed}))
+            cluster.release(replace(aggregate, **{part: changed}))
 
     def test_plain_sums_beside_ciphertexts_are_refused(self):
         cluster = Cluster(a_round())
@@ -177,14 +177,14 @@ class TestWhoeverCheats:
         nothing = Mask.prefix(0, size=SIZE, block=cluster.round.block)
         beside = replace(aggregate, common=nothing, plain=np.zeros(SIZE, dtype=np.int64))
         with pytest.raises(Rejected, match="beside"):
-            cluster.open(beside)
+            cluster.release(beside)
 
     @pytest.mark.parametrize("sign", [1, -1])
     def test_plain_values_that_would_wrap_are_rejected_and_change_nothing(self, sign):
         cluster = Cluster(a_round("paillier-2048-slot64", SAMPLES))
         masks = masks_of("plaintext", cluster.round, None)
         total, most = RoundSum(cluster.round, cluster.public), (2**63 - 1) // sum(SAMPLES)
-        data = cluster.seal(masks)[0].upload
+        data = cluster.protect(masks)[0].upload
         honest = Upload.from_bytes(data, cluster.round)
         for large in (most + 1, 2**63 - 1):
             plain = honest.plain.copy()
@@ -198,8 +198,8 @@ class TestWhoeverCheats:
     def test_an_upload_brings_no_weight(self):
         """Multiplied is by the round's factors: the bytes of an upload name none."""
         cluster = Cluster(a_round())
-        sealed = cluster.seal(masks_of("plaintext", cluster.round, None))
-        upload = Upload.from_bytes(sealed[3].upload, cluster.round)
+        protected = cluster.protect(masks_of("plaintext", cluster.round, None))
+        upload = Upload.from_bytes(protected[3].upload, cluster.round)
         total = RoundSum(cluster.round, cluster.public)
         total.add(replace(upload, client=0).to_bytes(cluster.round), sender=0)
         assert np.array_equal(total.close().plain, FEW[0] * upload.plain)
@@ -219,19 +219,19 @@ class TestRoom:
         round_ = a_round(samples=(1000, 1000, 1000, 1000))
         mask = Mask.prefix(0, size=SIZE, block=round_.block)
         with pytest.raises(ValueDoesNotFit):
-            Cluster(round_).seal([mask] * CLIENTS)
+            Cluster(round_).protect([mask] * CLIENTS)
 
     def test_so_is_one_whose_sum_no_check_sum_could_prove(self):
         round_ = a_round("paillier-2048-slot64", SAMPLES)
         mask = Mask.prefix(0, size=SIZE, block=round_.block)
         for limit, error in ((0.99, None), (1.01, ValueDoesNotFit)):
             model = np.full(SIZE, limit * 2.0**60 / 2**24 / sum(SAMPLES))
-            arguments = {"client": 0, "key": None, "seed": b"s", "padded": False}
+            arguments = {"client": 0, "key": None, "seed": b"s", "blinded": False}
             if error is None:
-                seal_model(model, mask, round_, **arguments)
+                protect_model(model, mask, round_, **arguments)
             else:
-                with pytest.raises(error, match="signed for"):
-                    seal_model(model, mask, round_, **arguments)
+                with pytest.raises(error, match="tagged"):
+                    protect_model(model, mask, round_, **arguments)
 
 
 class TestRefusals:
@@ -243,7 +243,7 @@ class TestRefusals:
         round_ = a_round()
         mask = Mask.prefix(0, size=SIZE, block=round_.block)
         with pytest.raises(InvalidInput, match="aggregator multiplies"):
-            seal_model(models()[0], mask, round_, client=0, key=keypair("insecure-test")[0], seed=b"s", padded=True)
+            protect_model(models()[0], mask, round_, client=0, key=keypair("insecure-test")[0], seed=b"s", blinded=True)
 
     def test_a_fleets_message(self):
         with pytest.raises(InvalidInput, match="fleet"):

@@ -13,17 +13,17 @@ from sensecrypt.errors import Rejected
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.answers import (
     Acknowledgement,
-    read_opened,
-    read_ranking,
-    seal_opened,
-    seal_ranking,
+    read_importance_order,
+    read_released,
+    serialize_importance_order,
+    serialize_released,
 )
 from sensecrypt.protocol.descriptions import describe_round, read_round
-from sensecrypt.protocol.envelope import seal
-from sensecrypt.protocol.ledger import Ranking
+from sensecrypt.protocol.envelope import serialize
+from sensecrypt.protocol.integrity import TagOffset
+from sensecrypt.protocol.ledger import ImportanceOrder
 from sensecrypt.protocol.messages import Aggregate
-from sensecrypt.protocol.opened import Opened
-from sensecrypt.protocol.receipts import TagBlinding
+from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.types import Mask
@@ -37,12 +37,12 @@ def test_a_round_is_read_as_it_was():
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=7, max_size=7), st.floats(1e-9, 1))
 def test_an_opened_sum_is_read_as_it_was(values, weight):
-    opened = read_opened(seal_opened(Opened(np.array(values), weight, (0, 5)), ROUND), ROUND)
-    assert (opened.values.tolist(), opened.weight, opened.contributors) == (values, weight, (0, 5))
+    released = read_released(serialize_released(ReleasedSum(np.array(values), weight, (0, 5)), ROUND), ROUND)
+    assert (released.values.tolist(), released.weight, released.contributors) == (values, weight, (0, 5))
 
 
 @pytest.mark.parametrize("after", [None, replace(ROUND, number=ROUND.number + 1, purpose="sensitivity")])
-@pytest.mark.parametrize("ranking", [None, Ranking(np.array([2, 0, 1]), np.array([0.5, 0.25]))])
+@pytest.mark.parametrize("ranking", [None, ImportanceOrder(np.array([2, 0, 1]), np.array([0.5, 0.25]))])
 def test_a_task_is_read_as_it_was(after, ranking):
     seeds = bytes(range(32)), bytes(32) if after else b""
     task = RoundTask.from_bytes(RoundTask(ROUND, seeds[0], ranking, after, seeds[1]).to_bytes())
@@ -52,7 +52,9 @@ def test_a_task_is_read_as_it_was(after, ranking):
 
 
 def test_orders_and_acknowledgements_are_read_as_they_were():
-    ranking = read_ranking(seal_ranking(Ranking(np.array([2, 0, 1]), np.array([0.5, 0.25]))))
+    ranking = read_importance_order(
+        serialize_importance_order(ImportanceOrder(np.array([2, 0, 1]), np.array([0.5, 0.25])))
+    )
     assert (ranking.order.tolist(), ranking.profile.tolist()) == ([2, 0, 1], [0.5, 0.25])
     told = Acknowledgement((1, 2), 1 / 3)
     assert Acknowledgement.from_bytes(told.to_bytes()) == told
@@ -60,14 +62,16 @@ def test_orders_and_acknowledgements_are_read_as_they_were():
 
 def described(clients, weights, **changes) -> bytes:
     fields = {**ROUND.header, "size": 7, "profile": "insecure-test", **changes}
-    return seal("round", fields, {"clients": np.array(clients, dtype="<i8"), "weights": np.array(weights, dtype="<f8")})
+    return serialize(
+        "round", fields, {"clients": np.array(clients, dtype="<i8"), "weights": np.array(weights, dtype="<f8")}
+    )
 
 
 @pytest.mark.parametrize(
     "data",
     [
         b"",
-        seal("seed", {}, {}),
+        serialize("seed", {}, {}),
         described([], []),
         described([0, 1], [0.5]),
         described([1, 0], [0.5, 0.5]),
@@ -91,15 +95,21 @@ def test_an_impossible_round_is_refused(data):
 
 def test_damaged_answers_are_refused():
     wrong = [
-        (read_ranking, seal("ranking", {}, {"order": np.array([0, 0], "<u4"), "profile": np.array([1.0])})),
-        (read_ranking, seal("ranking", {}, {"order": np.array([0, 1], "<u4"), "profile": np.array([np.nan])})),
-        (RoundTask.from_bytes, seal("ranking", {}, {})),
-        (RoundTask.from_bytes, seal("task", {}, {"seed": np.zeros(32, np.uint8)})),
-        (RoundTask.from_bytes, seal("task", {}, {"seed": np.zeros(31, np.uint8), "round": np.zeros(3, np.uint8)})),
+        (
+            read_importance_order,
+            serialize("ranking", {}, {"order": np.array([0, 0], "<u4"), "profile": np.array([1.0])}),
+        ),
+        (
+            read_importance_order,
+            serialize("ranking", {}, {"order": np.array([0, 1], "<u4"), "profile": np.array([np.nan])}),
+        ),
+        (RoundTask.from_bytes, serialize("ranking", {}, {})),
+        (RoundTask.from_bytes, serialize("task", {}, {"seed": np.zeros(32, np.uint8)})),
+        (RoundTask.from_bytes, serialize("task", {}, {"seed": np.zeros(31, np.uint8), "round": np.zeros(3, np.uint8)})),
         (RoundTask.from_bytes, RoundTask(ROUND, b"short").to_bytes()),
-        (Acknowledgement.from_bytes, seal("acknowledgement", {"contributors": "a", "weight": "0x1p0"}, {})),
-        (Acknowledgement.from_bytes, seal("acknowledgement", {"contributors": "1", "weight": "one"}, {})),
-        (lambda data: read_opened(data, ROUND), seal_opened(Opened(np.arange(6), 1.0, (0,)), ROUND)),
+        (Acknowledgement.from_bytes, serialize("acknowledgement", {"contributors": "a", "weight": "0x1p0"}, {})),
+        (Acknowledgement.from_bytes, serialize("acknowledgement", {"contributors": "1", "weight": "one"}, {})),
+        (lambda data: read_released(data, ROUND), serialize_released(ReleasedSum(np.arange(6), 1.0, (0,)), ROUND)),
     ]
     for read, data in wrong:
         with pytest.raises(Rejected):
@@ -108,18 +118,18 @@ def test_damaged_answers_are_refused():
 
 def test_a_sums_digest_follows_its_content():
     mask, rows = Mask.prefix(1, size=7, block=7), np.arange(128, dtype=np.uint8).reshape(1, 128)
-    blinding = TagBlinding(3, 2**61 - 2)
-    base = Aggregate((0, 1), mask, rows, mask, np.arange(0), blinding)
+    tag_offset = TagOffset(3, 2**61 - 2)
+    base = Aggregate((0, 1), mask, rows, mask, np.arange(0), tag_offset)
     same = Aggregate.from_bytes(base.to_bytes(ROUND), ROUND)
     assert same.digest() == base.digest()
     nothing = Mask.prefix(0, size=7, block=7)
     others = [
-        Aggregate((0, 2), mask, rows, mask, np.arange(0), blinding),
-        Aggregate((0, 1), mask, rows + np.uint8(1), mask, np.arange(0), blinding),
-        Aggregate((0, 1), mask, rows, nothing, np.arange(7), blinding),
-        Aggregate((0, 1), nothing, rows[:0], nothing, np.arange(7), blinding),
-        Aggregate((0, 1), nothing, rows[:0], nothing, np.arange(7) + 1, blinding),
-        Aggregate((0, 1), mask, rows, mask, np.arange(0), TagBlinding(3, 2)),
-        Aggregate((0, 1), mask, rows, mask, np.arange(0), TagBlinding(4, 2**61 - 2)),
+        Aggregate((0, 2), mask, rows, mask, np.arange(0), tag_offset),
+        Aggregate((0, 1), mask, rows + np.uint8(1), mask, np.arange(0), tag_offset),
+        Aggregate((0, 1), mask, rows, nothing, np.arange(7), tag_offset),
+        Aggregate((0, 1), nothing, rows[:0], nothing, np.arange(7), tag_offset),
+        Aggregate((0, 1), nothing, rows[:0], nothing, np.arange(7) + 1, tag_offset),
+        Aggregate((0, 1), mask, rows, mask, np.arange(0), TagOffset(3, 2)),
+        Aggregate((0, 1), mask, rows, mask, np.arange(0), TagOffset(4, 2**61 - 2)),
     ]
     assert len({base.digest(), *(other.digest() for other in others)}) == 8

@@ -16,7 +16,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensecrypt.client.identity import read_party
+from sensecrypt.client.identity import read_identity
 from sensecrypt.errors import CertificateError, InvalidInput, MissingExtra, Rejected
 from sensecrypt.keyservice.pki import create_authority, issue
 from sensecrypt.protocol.coordination import (
@@ -30,7 +30,7 @@ from sensecrypt.protocol.coordination import (
     facts_to_bytes,
     require_parts,
 )
-from sensecrypt.protocol.envelope import seal
+from sensecrypt.protocol.envelope import serialize
 from sensecrypt.transports import flower
 from sensecrypt.transports.flower.proof import Statement, check_proof, prove
 from sensecrypt.transports.flower.settings import read_settings
@@ -86,9 +86,9 @@ def test_an_impossible_enrolment_is_rejected(enrolment):
 )
 def test_an_impossible_assignment_is_rejected(fields):
     good = {"cluster": 0, "number": 0, "attempt": 0, "budget": "0x1p0", "start": "", "refresh": 0}
-    Assignment.from_bytes(seal("assignment", good, {}))
+    Assignment.from_bytes(serialize("assignment", good, {}))
     with pytest.raises(Rejected):
-        Assignment.from_bytes(seal("assignment", {**good, **fields}, {}))
+        Assignment.from_bytes(serialize("assignment", {**good, **fields}, {}))
 
 
 @pytest.mark.parametrize(
@@ -283,8 +283,8 @@ class TestPartyFile:
 
     def test_paths_are_relative_to_the_file(self, tmp_path):
         (tmp_path / "p.toml").write_text(self.good + "cpus = 2\n")
-        party = read_party(tmp_path / "p.toml")
-        assert (party.key, party.cpus, party.bandwidth) == (tmp_path / "k", 2.0, None)
+        identity = read_identity(tmp_path / "p.toml")
+        assert (identity.key, identity.cpus, identity.bandwidth) == (tmp_path / "k", 2.0, None)
 
     @pytest.mark.parametrize(
         ("text", "fault"),
@@ -302,11 +302,11 @@ class TestPartyFile:
     def test_a_file_that_cannot_be_used_is_named(self, tmp_path, text, fault):
         (tmp_path / "p.toml").write_text(text)
         with pytest.raises(InvalidInput, match=fault):
-            read_party(tmp_path / "p.toml")
+            read_identity(tmp_path / "p.toml")
 
     def test_a_file_that_is_not_there_is_named(self, tmp_path):
         with pytest.raises(InvalidInput, match=r"p\.toml: cannot be read"):
-            read_party(tmp_path / "p.toml")
+            read_identity(tmp_path / "p.toml")
 
 
 def test_a_challenge_arrives_as_it_was_sent():

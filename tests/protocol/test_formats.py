@@ -7,7 +7,7 @@ import pytest
 
 from sensecrypt.algo.clipping import clip_update
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.client import model_format
+from sensecrypt.protocol.protection import model_format
 from sensecrypt.protocol.round import Round
 
 

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from sensecrypt import Mask
 from sensecrypt.errors import InvalidInput, Rejected, ValueDoesNotFit
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol import receipts
+from sensecrypt.protocol import integrity
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import model_format, seal_model, seal_sensitivity
+from sensecrypt.protocol.decryption import decrypt_aggregate
+from sensecrypt.protocol.integrity import PRIME, TagOffset, mac_tag
 from sensecrypt.protocol.keyserver import KeyServer
-from sensecrypt.protocol.messages import Aggregate, Receipt, Upload
-from sensecrypt.protocol.opening import open_aggregate
-from sensecrypt.protocol.receipts import PRIME, TagBlinding, receipt
+from sensecrypt.protocol.messages import Aggregate, Tag, Upload
+from sensecrypt.protocol.protection import model_format, protect_model, protect_sensitivity
+from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.protocol.updates import moved_after
 from tests.crypto.conftest import keypair
 
@@ -41,38 +41,40 @@ def models(size: int = SIZE) -> np.ndarray:
 class Cluster:
     """One cluster with its aggregator and key server."""
 
-    def __init__(self, profile: str = "insecure-test", size: int = SIZE, *, padded: bool = False):
-        self.padded = padded
+    def __init__(self, profile: str = "insecure-test", size: int = SIZE, *, blinded: bool = False):
+        self.blinded = blinded
         self.public, self.secret = keypair(profile)
         self.round = a_round(profile, size=size)
-        self.server = KeyServer(self.secret, rules=SumRules(min_contributors=2))
+        self.server = KeyServer(self.secret, rules=ReleaseRules(min_contributors=2))
         self.models = models(size)
 
     def establish_order(self, sensitivities: np.ndarray) -> np.ndarray:
         round_ = a_round(self.round.profile.name, purpose="sensitivity", size=self.round.size)
         total = RoundSum(round_, self.public)
         for client, gains in enumerate(sensitivities):
-            seed = self.server.receipt_seed(round_)
-            sealed = seal_sensitivity(gains, round_, client=client, key=self.public, seed=seed)
-            total.add(sealed.upload, sender=client)
-            self.server.take_receipt(sealed.receipt, round_, sender=client)
-        return self.server.set_order(round_, self.server.open(total.close().to_bytes(round_), round_))
+            seed = self.server.tag_seed(round_)
+            protected = protect_sensitivity(gains, round_, client=client, key=self.public, seed=seed)
+            total.add(protected.upload, sender=client)
+            self.server.take_tag(protected.tag, round_, sender=client)
+        return self.server.set_order(round_, self.server.release(total.close().to_bytes(round_), round_))
 
-    def seal(self, masks: list[Mask], *, key=None):
-        seed = self.server.receipt_seed(self.round)
+    def protect(self, masks: list[Mask], *, key=None):
+        seed = self.server.tag_seed(self.round)
         return [
-            seal_model(model, mask, self.round, client=client, key=key or self.public, seed=seed, padded=self.padded)
+            protect_model(
+                model, mask, self.round, client=client, key=key or self.public, seed=seed, blinded=self.blinded
+            )
             for client, (model, mask) in enumerate(zip(self.models, masks, strict=True))
         ]
 
     def run(self, masks: list[Mask], *, arrival=range(CLIENTS), key=None) -> bytes:
         total = RoundSum(self.round, self.public)
-        sealed = self.seal(masks, key=key)
+        protected = self.protect(masks, key=key)
         for client in arrival:
-            total.add(sealed[client].upload, sender=client)
-            self.server.take_receipt(sealed[client].receipt, self.round, sender=client)
-        opened = self.server.open(total.close().to_bytes(self.round), self.round)
-        return moved_after(None, opened, self.round)[0].tobytes()
+            total.add(protected[client].upload, sender=client)
+            self.server.take_tag(protected[client].tag, self.round, sender=client)
+        released = self.server.release(total.close().to_bytes(self.round), self.round)
+        return moved_after(None, released, self.round)[0].tobytes()
 
 
 def masks_of(layout: str, round_: Round, order: np.ndarray | None) -> list[Mask]:
@@ -93,22 +95,22 @@ def expected() -> bytes:
     return Cluster().run(masks_of("plaintext", a_round("insecure-test"), None))
 
 
-@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("blinded", [False, True])
 @pytest.mark.parametrize("layout", ["plaintext", "full", "blocks", "prefix"])
 @pytest.mark.parametrize(
     "profile", ["insecure-test", "paillier-2048", "paillier-2048-short", "paillier-3072", "ckks-8192"]
 )
-def test_the_model_is_the_same_whatever_is_encrypted(layout, profile, padded, expected):
-    cluster = Cluster(profile, padded=padded)
+def test_the_model_is_the_same_whatever_is_encrypted(layout, profile, blinded, expected):
+    cluster = Cluster(profile, blinded=blinded)
     order = cluster.establish_order(np.abs(models())) if layout == "prefix" else None
     assert cluster.run(masks_of(layout, cluster.round, order)) == expected
 
 
-@pytest.mark.parametrize("padded", [False, True])
-def test_individual_masks_under_scalar_encryption_give_that_model_too(padded, expected):
+@pytest.mark.parametrize("blinded", [False, True])
+def test_individual_masks_under_scalar_encryption_give_that_model_too(blinded, expected):
     rng = np.random.default_rng(2)
     masks = [Mask.from_array(rng.random(SIZE) < 0.1) for _ in range(CLIENTS)]
-    assert Cluster("paillier-2048-scalar", padded=padded).run(masks) == expected
+    assert Cluster("paillier-2048-scalar", blinded=blinded).run(masks) == expected
 
 
 @given(st.permutations(range(CLIENTS)))
@@ -127,10 +129,10 @@ def test_the_model_is_the_weighted_mean(expected):
 def test_clients_that_hold_the_key_open_the_same_sum(expected):
     cluster = Cluster()
     total = RoundSum(cluster.round, cluster.public)
-    for client, sealed in enumerate(cluster.seal(masks_of("blocks", cluster.round, None))):
-        total.add(sealed.upload, sender=client)
+    for client, protected in enumerate(cluster.protect(masks_of("blocks", cluster.round, None))):
+        total.add(protected.upload, sender=client)
     message = Aggregate.from_bytes(total.close().to_bytes(cluster.round), cluster.round)
-    _, values, *_ = open_aggregate(message, cluster.round, cluster.secret, None)
+    _, values, *_ = decrypt_aggregate(message, cluster.round, cluster.secret, None)
     assert model_format(cluster.round).decode(values, 1.0).astype(np.float32).tobytes() == expected
 
 
@@ -146,47 +148,47 @@ def test_the_order_is_descending_mean_sensitivity_and_stays_hidden_from_the_aggr
     order = cluster.establish_order(gains)
     mean = np.array([0.1, 0.2, 0.3, 0.4]) @ (gains / gains.max(axis=1, keepdims=True))
     assert order.tolist() == np.argsort(-mean, kind="stable").tolist()
-    upload = cluster.seal(masks_of("prefix", cluster.round, order))[0].upload
+    upload = cluster.protect(masks_of("prefix", cluster.round, order))[0].upload
     assert Upload.from_bytes(upload, cluster.round).mask.order is None
 
 
-class TestReceipts:
+class TestTags:
     """What a wrong aggregator could send to the key server."""
 
-    @pytest.fixture(params=[False, True], ids=["plain", "padded"])
+    @pytest.fixture(params=[False, True], ids=["plain", "blinded"])
     def cluster(self, request):
-        return Cluster(padded=request.param)
+        return Cluster(blinded=request.param)
 
     @pytest.fixture
-    def sealed(self, cluster):
-        sealed = cluster.seal(masks_of("blocks", cluster.round, None))
-        for client, each in enumerate(sealed):
-            cluster.server.take_receipt(each.receipt, cluster.round, sender=client)
-        return sealed
+    def protected(self, cluster):
+        protected = cluster.protect(masks_of("blocks", cluster.round, None))
+        for client, each in enumerate(protected):
+            cluster.server.take_tag(each.tag, cluster.round, sender=client)
+        return protected
 
-    def total(self, cluster, sealed, clients) -> Aggregate:
+    def total(self, cluster, protected, clients) -> Aggregate:
         total = RoundSum(cluster.round, cluster.public)
         for client in clients:
-            total.add(sealed[client].upload, sender=client)
+            total.add(protected[client].upload, sender=client)
         return total.close()
 
     def refused(self, cluster, aggregate: Aggregate, match: str) -> None:
         with pytest.raises(Rejected, match=match):
-            cluster.server.open(aggregate.to_bytes(cluster.round), cluster.round)
+            cluster.server.release(aggregate.to_bytes(cluster.round), cluster.round)
 
-    def test_the_true_sum_opens_once(self, cluster, sealed):
-        aggregate = self.total(cluster, sealed, range(CLIENTS))
-        assert cluster.server.open(aggregate.to_bytes(cluster.round), cluster.round).weight == pytest.approx(1.0)
+    def test_the_true_sum_opens_once(self, cluster, protected):
+        aggregate = self.total(cluster, protected, range(CLIENTS))
+        assert cluster.server.release(aggregate.to_bytes(cluster.round), cluster.round).weight == pytest.approx(1.0)
         self.refused(cluster, aggregate, "decrypted already")
 
-    def test_a_dropped_upload(self, cluster, sealed):
-        dropped = self.total(cluster, sealed, [0, 1, 2])
-        self.refused(cluster, replace(dropped, contributors=(0, 1, 2, 3)), "receipts")
+    def test_a_dropped_upload(self, cluster, protected):
+        dropped = self.total(cluster, protected, [0, 1, 2])
+        self.refused(cluster, replace(dropped, contributors=(0, 1, 2, 3)), "tags")
 
-    def test_a_doubled_upload(self, cluster, sealed):
-        whole, extra = self.total(cluster, sealed, range(CLIENTS)), self.total(cluster, sealed, [2])
+    def test_a_doubled_upload(self, cluster, protected):
+        whole, extra = self.total(cluster, protected, range(CLIENTS)), self.total(cluster, protected, [2])
         plain = whole.plain + self.plain_part(cluster, extra, whole)
-        self.refused(cluster, replace(whole, plain=plain), "receipts")
+        self.refused(cluster, replace(whole, plain=plain), "tags")
         self.refused(cluster, replace(whole, contributors=(0, 1, 2, 2)), "twice")
 
     def plain_part(self, cluster, extra: Aggregate, whole: Aggregate) -> np.ndarray:
@@ -194,54 +196,54 @@ class TestReceipts:
         values[~extra.common.to_array()] = extra.plain
         return values[~whole.common.to_array()]
 
-    def test_an_altered_plain_value_or_ciphertext(self, cluster, sealed):
-        whole = self.total(cluster, sealed, range(CLIENTS))
+    def test_an_altered_plain_value_or_ciphertext(self, cluster, protected):
+        whole = self.total(cluster, protected, range(CLIENTS))
         for position in range(0, whole.plain.size, 7):
             plain = whole.plain.copy()
             plain[position] += 1
-            self.refused(cluster, replace(whole, plain=plain), "receipts")
+            self.refused(cluster, replace(whole, plain=plain), "tags")
         shifted = cluster.public.add_plain(whole.ciphertexts, np.eye(1, whole.mask.count, 3, dtype=np.int64)[0])
-        self.refused(cluster, replace(whole, ciphertexts=shifted), "receipts")
+        self.refused(cluster, replace(whole, ciphertexts=shifted), "tags")
 
-    def test_one_clients_upload_passed_off_as_an_aggregate(self, cluster, sealed):
-        one = Upload.from_bytes(sealed[2].upload, cluster.round)
-        sent = (one.mask, one.ciphertexts, one.mask, one.plain, one.blinding)
+    def test_one_clients_upload_passed_off_as_an_aggregate(self, cluster, protected):
+        one = Upload.from_bytes(protected[2].upload, cluster.round)
+        sent = (one.mask, one.ciphertexts, one.mask, one.plain, one.tag_offset)
         self.refused(cluster, Aggregate((2,), *sent), "at least 2")
-        self.refused(cluster, Aggregate((0, 1, 2, 3), *sent), "receipts")
+        self.refused(cluster, Aggregate((0, 1, 2, 3), *sent), "tags")
 
-    def test_strangers_and_missing_receipts(self, cluster, sealed):
-        whole = self.total(cluster, sealed, range(CLIENTS))
+    def test_strangers_and_missing_tags(self, cluster, protected):
+        whole = self.total(cluster, protected, range(CLIENTS))
         self.refused(cluster, replace(whole, contributors=(0, 9)), "no member")
         fresh = Cluster()
-        self.refused(fresh, whole, "no receipt of client 0")
+        self.refused(fresh, whole, "no tag of client 0")
 
-    def test_receipts_are_taken_once_and_from_their_owner(self, cluster, sealed):
+    def test_tags_are_taken_once_and_from_their_owner(self, cluster, protected):
         for sender, match in ((1, "already"), (2, "not its own")):
             with pytest.raises(Rejected, match=match):
-                cluster.server.take_receipt(sealed[1].receipt, cluster.round, sender=sender)
+                cluster.server.take_tag(protected[1].tag, cluster.round, sender=sender)
 
-    def test_a_refused_aggregate_does_not_use_up_the_round(self, cluster, sealed):
-        whole = self.total(cluster, sealed, range(CLIENTS))
-        self.refused(cluster, replace(whole, plain=whole.plain + 1), "receipts")
-        assert cluster.server.open(whole.to_bytes(cluster.round), cluster.round)
+    def test_a_refused_aggregate_does_not_use_up_the_round(self, cluster, protected):
+        whole = self.total(cluster, protected, range(CLIENTS))
+        self.refused(cluster, replace(whole, plain=whole.plain + 1), "tags")
+        assert cluster.server.release(whole.to_bytes(cluster.round), cluster.round)
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30), st.binary(min_size=1, max_size=40))
-def test_a_receipt_is_the_sum_by_definition(values, seed):
+def test_a_tag_is_the_sum_by_definition(values, seed):
     import hashlib
 
-    message = b"sensecrypt receipt v1" + len(seed).to_bytes(8, "little") + seed + bytes(8)
+    message = b"sensecrypt tag v1" + len(seed).to_bytes(8, "little") + seed + bytes(8)
     stream = hashlib.shake_256(message).digest(8 * len(values))
     rho = [int.from_bytes(stream[8 * i : 8 * i + 8], "little") % 2**61 for i in range(len(values))]
-    assert receipt(np.array(values), seed) == sum(r * v for r, v in zip(rho, values, strict=True)) % PRIME
+    assert mac_tag(np.array(values), seed) == sum(r * v for r, v in zip(rho, values, strict=True)) % PRIME
 
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=20)
-def test_receipts_add_up(seed):
+def test_tags_add_up(seed):
     a, b = np.random.default_rng(seed).integers(-(2**31), 2**31, (2, 70_000))
     key = seed.to_bytes(8, "little")
-    assert (receipt(a, key) + receipt(b, key)) % PRIME == receipt(a + b, key)
+    assert (mac_tag(a, key) + mac_tag(b, key)) % PRIME == mac_tag(a + b, key)
 
 
 class TestFaults:
@@ -251,10 +253,10 @@ class TestFaults:
     @classmethod
     def good(cls):
         cluster = Cluster()
-        return cluster, cluster.seal(masks_of("blocks", cluster.round, None))
+        return cluster, cluster.protect(masks_of("blocks", cluster.round, None))
 
-    def bad_messages(self, cluster, sealed):
-        data = sealed[0].upload
+    def bad_messages(self, cluster, protected):
+        data = protected[0].upload
         other = Cluster(size=SIZE + 1)
         later = Round("test", 1, 0, "model", SIZE, cluster.round.profile, cluster.round.weights)
         upload = Upload.from_bytes(data, cluster.round)
@@ -266,35 +268,35 @@ class TestFaults:
         yield data + b"\x00"
         yield data.replace(b'"kind":"upload"', b'"kind":"uploae"')
         yield data.replace(b'"version":"1"', b'"version":"2"')
-        yield other.seal(masks_of("blocks", other.round, None))[0].upload
+        yield other.protect(masks_of("blocks", other.round, None))[0].upload
         yield upload.to_bytes(later)
         yield replace(upload, client=99).to_bytes(cluster.round)
         yield replace(upload, ciphertexts=forged).to_bytes(cluster.round)
         yield replace(upload, ciphertexts=upload.ciphertexts[:-1]).to_bytes(cluster.round)
         yield replace(upload, plain=upload.plain[1:]).to_bytes(cluster.round)
-        yield replace(upload, blinding=TagBlinding(PRIME, 0)).to_bytes(cluster.round)
-        yield sealed[0].receipt
-        yield sealed[1].upload  # delivered by client 0
+        yield replace(upload, tag_offset=TagOffset(PRIME, 0)).to_bytes(cluster.round)
+        yield protected[0].tag
+        yield protected[1].upload  # delivered by client 0
 
     def test_bad_uploads_are_rejected_and_change_nothing(self, good, expected):
-        cluster, sealed = good
+        cluster, protected = good
         total = RoundSum(cluster.round, cluster.public)
-        for bad in self.bad_messages(cluster, sealed):
+        for bad in self.bad_messages(cluster, protected):
             with pytest.raises(Rejected):
                 total.add(bad, sender=0)
         for client in range(CLIENTS):
-            total.add(sealed[client].upload, sender=client)
+            total.add(protected[client].upload, sender=client)
             with pytest.raises(Rejected, match="already"):
-                total.add(sealed[client].upload, sender=client)
+                total.add(protected[client].upload, sender=client)
         message = Aggregate.from_bytes(total.close().to_bytes(cluster.round), cluster.round)
-        _, values, *_ = open_aggregate(message, cluster.round, cluster.secret, None)
+        _, values, *_ = decrypt_aggregate(message, cluster.round, cluster.secret, None)
         assert model_format(cluster.round).decode(values, 1.0).astype(np.float32).tobytes() == expected
 
     @given(st.data())
     @settings(max_examples=100)
     def test_any_flipped_byte_is_rejected_or_harmless_to_the_protocol(self, good, data):
-        cluster, sealed = good
-        message = bytearray(sealed[0].upload)
+        cluster, protected = good
+        message = bytearray(protected[0].upload)
         position = data.draw(st.integers(0, len(message) - 1))
         message[position] ^= data.draw(st.integers(1, 255))
         total = RoundSum(cluster.round, cluster.public)
@@ -308,10 +310,10 @@ class TestFaults:
         with pytest.raises(Rejected, match="no upload"):
             RoundSum(good[0].round, good[0].public).close()
 
-    def test_bad_receipts_and_aggregates(self, good):
-        cluster, sealed = good
-        for read in (Receipt.from_bytes, Aggregate.from_bytes):
-            for bad in (b"", sealed[0].upload, sealed[0].receipt[:-3]):
+    def test_bad_tags_and_aggregates(self, good):
+        cluster, protected = good
+        for read in (Tag.from_bytes, Aggregate.from_bytes):
+            for bad in (b"", protected[0].upload, protected[0].tag[:-3]):
                 with pytest.raises(Rejected):
                     read(bad, cluster.round)
 
@@ -322,18 +324,18 @@ class TestFaults:
             broken = np.zeros(SIZE)
             broken[3] = value
             with pytest.raises(InvalidInput, match="weights"):
-                seal_model(broken, mask, cluster.round, client=0, key=cluster.public, seed=b"x", padded=True)
+                protect_model(broken, mask, cluster.round, client=0, key=cluster.public, seed=b"x", blinded=True)
         wrong = Mask.prefix(0, size=SIZE)
         with pytest.raises(InvalidInput, match="mask"):
-            seal_model(np.zeros(SIZE), wrong, cluster.round, client=0, key=cluster.public, seed=b"x", padded=True)
+            protect_model(np.zeros(SIZE), wrong, cluster.round, client=0, key=cluster.public, seed=b"x", blinded=True)
 
 
 def test_how_many_encrypted_each_block_is_known():
     cluster = Cluster()
     total = RoundSum(cluster.round, cluster.public)
     masks = masks_of("prefix", cluster.round, None)
-    for client, sealed in enumerate(cluster.seal(masks)):
-        total.add(sealed.upload, sender=client)
+    for client, protected in enumerate(cluster.protect(masks)):
+        total.add(protected.upload, sender=client)
     assert total.encrypted_contributors.tolist() == sum(mask.flags.astype(int) for mask in masks).tolist()
 
 
@@ -356,12 +358,12 @@ class TestWideSlots:
 
     @pytest.fixture(params=["paillier-2048-scalar", "paillier-2048-slot64"])
     def closed(self, request):
-        cluster = Cluster(request.param, 6, padded=True)
+        cluster = Cluster(request.param, 6, blinded=True)
         masks = [Mask.prefix(cluster.round.blocks // 2, size=6, block=cluster.round.block)] * CLIENTS
         total = RoundSum(cluster.round, cluster.public)
-        for client, sealed in enumerate(cluster.seal(masks)):
-            total.add(sealed.upload, sender=client)
-            cluster.server.take_receipt(sealed.receipt, cluster.round, sender=client)
+        for client, protected in enumerate(cluster.protect(masks)):
+            total.add(protected.upload, sender=client)
+            cluster.server.take_tag(protected.tag, cluster.round, sender=client)
         return cluster, total.close()
 
     @pytest.mark.slow
@@ -372,39 +374,39 @@ class TestWideSlots:
             more = np.zeros(aggregate.mask.count, dtype=np.int64)
             more[0] = times * PRIME
             altered = replace(aggregate, ciphertexts=cluster.public.add_plain(aggregate.ciphertexts, more))
-            with pytest.raises(Rejected, match="does not match the receipts"):
-                cluster.server.open(altered.to_bytes(cluster.round), cluster.round)
+            with pytest.raises(Rejected, match="does not match the tags"):
+                cluster.server.release(altered.to_bytes(cluster.round), cluster.round)
         plain = aggregate.plain.copy()
         plain[0] = (int(plain[0]) + times * PRIME + 2**63) % 2**64 - 2**63
-        with pytest.raises(Rejected, match="does not match the receipts"):
-            cluster.server.open(replace(aggregate, plain=plain).to_bytes(cluster.round), cluster.round)
-        opened = cluster.server.open(aggregate.to_bytes(cluster.round), cluster.round)
+        with pytest.raises(Rejected, match="does not match the tags"):
+            cluster.server.release(replace(aggregate, plain=plain).to_bytes(cluster.round), cluster.round)
+        released = cluster.server.release(aggregate.to_bytes(cluster.round), cluster.round)
         expected = np.average(cluster.models, axis=0, weights=[0.1, 0.2, 0.3, 0.4])
-        assert moved_after(None, opened, cluster.round)[0] == pytest.approx(expected, abs=1e-6)
+        assert moved_after(None, released, cluster.round)[0] == pytest.approx(expected, abs=1e-6)
 
     def test_values_that_nobody_could_sign_for_are_refused_by_the_client(self):
         cluster = Cluster("paillier-2048-slot64", 4)
         weights, mask = np.full(4, 2.0**38), Mask.prefix(0, size=4, block=cluster.round.block)
-        with pytest.raises(ValueDoesNotFit, match="too large to be signed for"):
-            seal_model(weights, mask, cluster.round, client=3, key=cluster.public, seed=b"s", padded=False)
+        with pytest.raises(ValueDoesNotFit, match="too large to be tagged"):
+            protect_model(weights, mask, cluster.round, client=3, key=cluster.public, seed=b"s", blinded=False)
 
 
 def test_a_sum_that_does_not_decrypt_takes_the_same_work_as_one_that_does_not_match(monkeypatch):
     """Else the time would tell which it was, and with it whether a slot overflowed."""
-    work, expand = [], receipts._coefficients
-    monkeypatch.setattr(receipts, "_coefficients", lambda *which: work.append(which[2]) or expand(*which))
-    cluster = Cluster(padded=True)
+    work, expand = [], integrity._coefficients
+    monkeypatch.setattr(integrity, "_coefficients", lambda *which: work.append(which[2]) or expand(*which))
+    cluster = Cluster(blinded=True)
     masks = [Mask.prefix(3, size=SIZE, block=cluster.round.block)] * CLIENTS
     total = RoundSum(cluster.round, cluster.public)
-    for client, sealed in enumerate(cluster.seal(masks)):
-        total.add(sealed.upload, sender=client)
-        cluster.server.take_receipt(sealed.receipt, cluster.round, sender=client)
+    for client, protected in enumerate(cluster.protect(masks)):
+        total.add(protected.upload, sender=client)
+        cluster.server.take_tag(protected.tag, cluster.round, sender=client)
     aggregate = total.close()
     half = np.zeros(aggregate.mask.count, dtype=np.int64)
     half[-1] = 2**31 - 1
     over = cluster.public.add_plain(cluster.public.add_plain(aggregate.ciphertexts, half), half)
     for altered in (replace(aggregate, ciphertexts=over), replace(aggregate, plain=aggregate.plain + 1)):
         work.clear()
-        with pytest.raises(Rejected, match="does not match the receipts"):
-            cluster.server.open(altered.to_bytes(cluster.round), cluster.round)
+        with pytest.raises(Rejected, match="does not match the tags"):
+            cluster.server.release(altered.to_bytes(cluster.round), cluster.round)
         assert work == [SIZE, SIZE]

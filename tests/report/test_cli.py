@@ -40,10 +40,10 @@ def test_a_report_is_written_and_its_place_told(run, tmp_path):
 
 
 def test_open_shows_it(run, monkeypatch):
-    opened = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
+    released = []
+    monkeypatch.setattr("webbrowser.open", released.append)
     assert invoke("report", run, "--open").exit_code == 0
-    assert opened == [(run / "report.html").as_uri()]
+    assert released == [(run / "report.html").as_uri()]
 
 
 def test_mistakes_are_one_line_and_exit_2(tmp_path, run):

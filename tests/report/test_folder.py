@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.errors import InvalidInput
-from sensecrypt.protocol.envelope import seal
+from sensecrypt.protocol.envelope import serialize
 from sensecrypt.report.folder import read_folder, stamp
 from sensecrypt.report.runpage import run_page
 from sensecrypt.runs.folder import RunFolder
@@ -56,7 +56,7 @@ def test_descriptions_that_were_kept_give_a_map(run):
     folder = RunFolder(run)
     for client in range(8):
         row = read_folder(run).places[client]
-        folder.keep_message(-1, f"description-{client}", seal("description", {}, {"row": np.array(row)}))
+        folder.keep_message(-1, f"description-{client}", serialize("description", {}, {"row": np.array(row)}))
     (run / "map.json").unlink()
     assert set(read_folder(run).places) == set(range(8))
 
@@ -70,8 +70,8 @@ def test_descriptions_that_were_kept_give_a_map(run):
         ({"run.json": "[]"}, "is not what a run writes"),
         ({"run.json": "{}"}, "is not what a run writes"),
         ({"run.json": '{"version": 1, "config": {}}'}, "version 1"),
-        ({"run.json": '{"version": 2, "config": {"warp": 9}}'}, "no key of a run's configuration"),
-        ({"run.json": '{"version": 2, "config": {"rounds": "many"}}'}, "is 'many'"),
+        ({"run.json": '{"version": 3, "config": {"warp": 9}}'}, "no key of a run's configuration"),
+        ({"run.json": '{"version": 3, "config": {"rounds": "many"}}'}, "is 'many'"),
     ],
     ids=str,
 )

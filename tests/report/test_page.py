@@ -56,8 +56,8 @@ def test_everything_of_a_run_is_on_its_page(played):
     require_drawable(page)
 
 
-def test_it_says_whether_the_rest_was_padded_or_in_the_clear(run):
-    assert any("Under pads" in sentence for sentence in run_page(read_folder(run)).findings)
+def test_it_says_whether_the_rest_was_blinded_or_in_the_clear(run):
+    assert any("Under blindings" in sentence for sentence in run_page(read_folder(run)).findings)
     told = json.loads((run / "run.json").read_text())
     told["config"]["rest"] = "plain"
     (run / "run.json").write_text(json.dumps(told))

@@ -14,16 +14,16 @@ from sensecrypt.models import always_encrypt
 from sensecrypt.policies import POLICIES
 from sensecrypt.profiles import PROFILES
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import model_format, seal_model
 from sensecrypt.protocol.costs import Cost
-from sensecrypt.protocol.envelope import unseal_any
-from sensecrypt.protocol.opening import open_aggregate
+from sensecrypt.protocol.decryption import decrypt_aggregate
+from sensecrypt.protocol.envelope import parse_any
+from sensecrypt.protocol.protection import model_format, protect_model
 from sensecrypt.protocol.round import Round
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.runs.notes import server_facts
 from sensecrypt.simulation.ahead import AheadKey
-from sensecrypt.simulation.calibration import measure_prices
-from sensecrypt.simulation.clock import Prices
+from sensecrypt.simulation.calibration import measure_cost_model
+from sensecrypt.simulation.clock import CostModel
 from sensecrypt.simulation.nullcipher import NullCipher
 from sensecrypt.transports.local.run import run_local
 from sensecrypt.types import Mask
@@ -38,14 +38,14 @@ SMALL = {
     "budget": "paper",
     "ratio": 0.2,
 }
-PRICES = Prices(encrypt=0.01, add=0.001, decrypt=0.02)
+PRICES = CostModel(encrypt=0.01, add=0.001, decrypt=0.02)
 SERVER = {"weighting": "server", "profile": "paillier-2048-slot64", "rest": "plain"}
 SEED = b"a seed of sixteen bytes, or more"
-WEIGHED = Prices(encrypt=0.01, add=0.001, decrypt=0.02, multiply=0.004, add_plain=0.002)
+WEIGHED = CostModel(encrypt=0.01, add=0.001, decrypt=0.02, multiply=0.004, add_plain=0.002)
 
 
-def play(path, prices=None, **settings):
-    return run_local(make_config({**SMALL, **settings}), RunFolder(path), prices=prices)
+def play(path, cost_model=None, **settings):
+    return run_local(make_config({**SMALL, **settings}), RunFolder(path), cost_model=cost_model)
 
 
 class TestRuns:
@@ -65,8 +65,8 @@ class TestRuns:
     )
     def test_models_masks_and_sizes_are_those_of_the_real_run(self, tmp_path, settings):
         real = play(tmp_path / "real", **settings)
-        prices = WEIGHED if "weighting" in settings else PRICES
-        calibrated = play(tmp_path / "calibrated", crypto="calibrated", prices=prices, **settings)
+        cost_model = WEIGHED if "weighting" in settings else PRICES
+        calibrated = play(tmp_path / "calibrated", crypto="calibrated", cost_model=cost_model, **settings)
         assert [each.tobytes() for each in real.vectors] == [each.tobytes() for each in calibrated.vectors]
         for ours, theirs in zip(real.log, calibrated.log, strict=True):
             assert ours.keys() == theirs.keys()
@@ -75,7 +75,7 @@ class TestRuns:
         assert calibrated.summary()["crypto"] == "calibrated"
 
     def test_every_ciphertext_is_charged(self, tmp_path):
-        result = play(tmp_path / "run", crypto="calibrated", prices=PRICES)
+        result = play(tmp_path / "run", crypto="calibrated", cost_model=PRICES)
         for record in result.played:
             assert record["encrypt_seconds"] == pytest.approx(PRICES.encrypt * record["encrypted_blocks"])
         servers = [record for record in result.log if "server" in record and record["round"] >= 0]
@@ -86,7 +86,7 @@ class TestRuns:
 
     def test_what_the_server_multiplies_is_charged_to_it(self, tmp_path):
         settings = {**SERVER, "layout": "blocks", "order_refresh": 9}
-        result = play(tmp_path / "run", crypto="calibrated", prices=WEIGHED, **settings)
+        result = play(tmp_path / "run", crypto="calibrated", cost_model=WEIGHED, **settings)
         servers = [record for record in result.log if "server" in record and record["round"] >= 0]
         encrypted = sum(record["encrypted_blocks"] for record in result.played)
         assert sum(record["multiplied_blocks"] for record in servers) == encrypted > 0
@@ -99,16 +99,16 @@ class TestRuns:
 
     def test_prices_survive_in_the_runs_folder(self, tmp_path):
         folder = RunFolder(tmp_path)
-        for prices in (PRICES, WEIGHED):
-            folder.save_prices(prices)
-            assert folder.load_prices() == prices
-        folder.write("prices.json", b'{"encrypt": 0.01, "add": 0.001, "decrypt": 0.02}')  # as runs had them before
-        assert folder.load_prices() == PRICES
+        for cost_model in (PRICES, WEIGHED):
+            folder.save_cost_model(cost_model)
+            assert folder.load_cost_model() == cost_model
+        folder.write("cost-model.json", b'{"encrypt": 0.01, "add": 0.001, "decrypt": 0.02}')  # as runs had them before
+        assert folder.load_cost_model() == PRICES
 
     def test_a_clock_at_other_prices_is_proportional(self, tmp_path):
-        result = play(tmp_path / "run", policy="full", crypto="calibrated", prices=Prices(1.0, 0.0, 0.0))
+        result = play(tmp_path / "run", policy="full", crypto="calibrated", cost_model=CostModel(1.0, 0.0, 0.0))
         ours = sum(time.seconds for time in result.times())
-        tenfold = sum(time.seconds for time in result.times(Prices(10.0, 0.0, 0.0)))
+        tenfold = sum(time.seconds for time in result.times(CostModel(10.0, 0.0, 0.0)))
         assert tenfold == pytest.approx(10 * ours, rel=0.01)
 
     def test_prices_are_measured_where_none_are_given(self, tmp_path):
@@ -116,7 +116,7 @@ class TestRuns:
         assert all(record["encrypt_seconds"] > 0 for record in result.played)
 
     def test_clients_that_share_the_key_open_everything_themselves(self, tmp_path):
-        result = play(tmp_path / "run", crypto="calibrated", prices=PRICES, key_mode="shared-key", order_refresh=1)
+        result = play(tmp_path / "run", crypto="calibrated", cost_model=PRICES, key_mode="shared-key", order_refresh=1)
         servers = [record for record in result.log if "server" in record]
         assert servers
         assert not any(record.get("decrypted_blocks") for record in servers)
@@ -137,7 +137,7 @@ class TestDeadline:
         result = play(
             path,
             crypto="calibrated",
-            prices=PRICES,
+            cost_model=PRICES,
             rounds=8,
             budget="deadline",
             partition="iid",
@@ -179,7 +179,7 @@ class TestDeadline:
         servers = [record for record in result.log if "server" in record and record["round"] >= 0]
         assert len(servers) >= 4
         assert min(record["encrypted_share"] for record in result.played) < 1
-        lonely = [record["lonely_blocks"] for record in servers]
+        lonely = [record["under_covered_blocks"] for record in servers]
         if lost is None:
             assert not any(lonely)
 
@@ -187,7 +187,7 @@ class TestDeadline:
         result = play(
             tmp_path / "run",
             crypto="calibrated",
-            prices=PRICES,
+            cost_model=PRICES,
             rounds=7,
             budget="deadline",
             grace=0.2,
@@ -210,7 +210,7 @@ class TestDeadline:
         result = play(
             tmp_path / "run",
             crypto="calibrated",
-            prices=Prices(1e3, 0.0, 0.0),
+            cost_model=CostModel(1e3, 0.0, 0.0),
             budget="deadline",
             grace=0.0,
             slack=0.0,
@@ -241,10 +241,10 @@ class TestDeadline:
             seen.append((client, number, data))
             return data
 
-        result = run_local(config, RunFolder(tmp_path / layout), intercept=intercept, prices=None)
+        result = run_local(config, RunFolder(tmp_path / layout), intercept=intercept, cost_model=None)
         order = {
             int(name.removeprefix("key-service-order-")): tensor
-            for name, tensor in unseal_any((tmp_path / layout / "checkpoint.safetensors").read_bytes(), "checkpoint")[
+            for name, tensor in parse_any((tmp_path / layout / "checkpoint.safetensors").read_bytes(), "checkpoint")[
                 1
             ].items()
             if name.startswith("key-service-order-")
@@ -255,7 +255,7 @@ class TestDeadline:
         last = [(client, data) for client, number, data in seen if number == config.rounds - 1]
         shares = []
         for client, data in last:
-            header, tensors = unseal_any(data, "upload")
+            header, tensors = parse_any(data, "upload")
             size, block = always.size, PROFILES["insecure-test"].slots
             if int(header["prefix"]) >= 0:
                 mask = Mask.prefix(int(header["prefix"]), size=size, block=block)
@@ -279,8 +279,8 @@ class TestDeadline:
                 raise Stop
 
         with pytest.raises(Stop):
-            run_local(config, first, prices=PRICES, on_round=stop)
-        result = run_local(config, first, prices=PRICES, resume=True)
+            run_local(config, first, cost_model=PRICES, on_round=stop)
+        result = run_local(config, first, cost_model=PRICES, resume=True)
         last = [record for record in result.played if record["round"] == 2]
         assert len(last) == 6
         assert all(record["budget"] < 0.6 for record in last)  # the paper's would give the best device 1
@@ -325,12 +325,12 @@ def make_round(profile="insecure-test", **changes) -> Round:
     return Round("run", 0, 0, "model", 40, PROFILES[profile], members, **changes)
 
 
-def seal(round_, key, share=1.0, client=0, **more):
+def protect(round_, key, share=1.0, client=0, **more):
     """Client's upload of 40 values, of which a share is encrypted."""
     blocks = round(share * round_.blocks)
     mask = Mask.prefix(blocks, size=round_.size, block=round_.block)
     values = np.arange(40) / 100
-    return seal_model(values, mask, round_, client=client, key=key, seed=SEED, padded=False, **more)
+    return protect_model(values, mask, round_, client=client, key=key, seed=SEED, blinded=False, **more)
 
 
 class TestCosts:
@@ -339,16 +339,16 @@ class TestCosts:
         round_ = make_round()
         assert round_.blocks == 3
         total = RoundSum(round_, public)
-        sealed = [seal(round_, public, client=client) for client in range(2)]
-        for client, each in enumerate(sealed):
+        protected = [protect(round_, public, client=client) for client in range(2)]
+        for client, each in enumerate(protected):
             assert each.cost.blocks == {"encrypt": 3}
             assert each.cost.seconds["encrypt"] > 0
             total.add(each.upload, sender=client)
         aggregate = total.close()
         assert total.cost.blocks == {"add": 6}
-        *_, cost = open_aggregate(aggregate, round_, secret, None)
+        *_, cost = decrypt_aggregate(aggregate, round_, secret, None)
         assert cost.blocks == {"decrypt": 3}
-        for each in (sealed[0].cost, total.cost, cost):
+        for each in (protected[0].cost, total.cost, cost):
             assert all(seconds > 0 for seconds in each.seconds.values())
             assert each.total_seconds == pytest.approx(sum(each.seconds.values()))
         both = Cost()
@@ -356,14 +356,14 @@ class TestCosts:
         both.include(cost)
         assert both.blocks == {"add": 6, "decrypt": 3}
         assert both.total_seconds == pytest.approx(total.cost.total_seconds + cost.total_seconds)
-        assert sealed[1].cost.blocks == {"encrypt": 3}  # counted once, for whoever did it
+        assert protected[1].cost.blocks == {"encrypt": 3}  # counted once, for whoever did it
 
     def test_adding_two_sums_counts_their_ciphertexts(self):
         public, _ = generate_keypair("insecure-test")
         round_ = make_round()
         parts = [RoundSum(round_, public) for _ in range(2)]
         for client, part in enumerate(parts):
-            part.add(seal(round_, public, client=client).upload, sender=client)
+            part.add(protect(round_, public, client=client).upload, sender=client)
         total = RoundSum(round_, public)
         for part in parts:
             total.absorb(part)
@@ -373,12 +373,12 @@ class TestCosts:
         public, _ = generate_keypair("paillier-2048-slot64")
         round_ = make_round("paillier-2048-slot64", factors={0: 5, 1: 5})
         total = RoundSum(round_, public)
-        total.add(seal(round_, public, client=0).upload, sender=0)
-        total.add(seal(round_, public, share=0.0, client=1).upload, sender=1)
+        total.add(protect(round_, public, client=0).upload, sender=0)
+        total.add(protect(round_, public, share=0.0, client=1).upload, sender=1)
         total.close()
         assert total.cost.blocks == {"multiply": round_.blocks, "add": round_.blocks, "add_plain": round_.blocks}
         assert all(total.cost.seconds[operation] > 0 for operation in total.cost.blocks)
-        charged = Prices(encrypt=1.0, add=1.0, decrypt=1.0, multiply=0.25, add_plain=0.5)
+        charged = CostModel(encrypt=1.0, add=1.0, decrypt=1.0, multiply=0.25, add_plain=0.5)
         facts = charged.charge_present({"round": 0, **server_facts(total.cost, multiplied=True)})
         assert facts["multiply_seconds"] == 0.25 * round_.blocks
         assert facts["add_plain_seconds"] == 0.5 * round_.blocks
@@ -402,19 +402,19 @@ class TestCosts:
         round_ = replace(make_round(), size=3000)
         everything = Mask.prefix(round_.blocks, size=3000, block=round_.block)
         values = np.arange(3000) % 7 / 100
-        sealed, plain = (
-            seal_model(values, everything, round_, client=0, key=key, seed=SEED, padded=False)
+        protected, plain = (
+            protect_model(values, everything, round_, client=0, key=key, seed=SEED, blinded=False)
             for key in (AheadKey(public), public)
         )
-        cost = sealed.cost
+        cost = protected.cost
         assert cost.blocks == {"encrypt": round_.blocks}
         assert cost.ahead_seconds > cost.seconds["encrypt"] > 0
         assert cost.total_seconds == pytest.approx(cost.ahead_seconds + cost.seconds["encrypt"])
         assert plain.cost.ahead_seconds == 0
         total = RoundSum(round_, public)
-        total.add(sealed.upload, sender=0)
-        _, opened, *_ = open_aggregate(total.close(), round_, secret, None)
-        assert model_format(round_).decode(opened, 0.5) == pytest.approx(values, abs=1e-6)
+        total.add(protected.upload, sender=0)
+        _, released, *_ = decrypt_aggregate(total.close(), round_, secret, None)
+        assert model_format(round_).decode(released, 0.5) == pytest.approx(values, abs=1e-6)
 
     def test_randomness_made_ahead_is_used_once(self):
         public, _ = generate_keypair("insecure-test")
@@ -425,9 +425,9 @@ class TestCosts:
         assert len(set(rows)) == len(rows) == 6
 
     def test_prices_are_positive_and_decryption_costs_more_than_addition(self):
-        prices = measure_prices("insecure-test")
-        assert 0 < prices.add < prices.encrypt
-        assert prices.add < prices.decrypt
-        assert prices.multiply > prices.add
-        assert prices.add_plain > 0
-        assert measure_prices("ckks-8192").multiply is None
+        cost_model = measure_cost_model("insecure-test")
+        assert 0 < cost_model.add < cost_model.encrypt
+        assert cost_model.add < cost_model.decrypt
+        assert cost_model.multiply > cost_model.add
+        assert cost_model.add_plain > 0
+        assert measure_cost_model("ckks-8192").multiply is None

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sensecrypt.algo.budget import deadline_budgets
 from sensecrypt.errors import InvalidInput
 from sensecrypt.simulation.clock import (
+    CostModel,
     Pace,
-    Prices,
     RoundTime,
     Steps,
     answer_bandwidth,
@@ -30,10 +30,10 @@ CLIENT = {
     "train_seconds": 8.0,
     "sensitivity_seconds": 3.0,
     "select_seconds": 1.0,
-    "seal_seconds": 1.0,
+    "protect_seconds": 1.0,
     "encrypt_seconds": 2.0,
     "encrypted_blocks": 20,
-    "order_seal_seconds": 0.25,
+    "order_protect_seconds": 0.25,
     "order_encrypt_seconds": 0.75,
     "order_blocks": 5,
     "decrypt_seconds": 4.0,
@@ -47,11 +47,11 @@ SERVER = {
     "aggregate_seconds": 1.0,
     "add_seconds": 2.0,
     "added_blocks": 40,
-    "open_seconds": 3.0,
+    "release_seconds": 3.0,
     "decrypt_seconds": 6.0,
     "decrypted_blocks": 30,
 }
-WORK = ("train_seconds", "sensitivity_seconds", "select_seconds", "seal_seconds", "encrypt_seconds")
+WORK = ("train_seconds", "sensitivity_seconds", "select_seconds", "protect_seconds", "encrypt_seconds")
 
 
 def client(number: int, index: int, **change):
@@ -62,8 +62,8 @@ def server(number: int, **change):
     return {**SERVER, "round": number, **change}
 
 
-def times(records, devices=(FAST, SLOW), *, server_cpus=2.0, prices=None) -> list[RoundTime]:
-    return round_times(records, lambda number: devices, server_cpus=server_cpus, prices=prices)
+def times(records, devices=(FAST, SLOW), *, server_cpus=2.0, cost_model=None) -> list[RoundTime]:
+    return round_times(records, lambda number: devices, server_cpus=server_cpus, cost_model=cost_model)
 
 
 def only(records, *arguments, **keywords) -> RoundTime:
@@ -122,8 +122,8 @@ def test_busy_and_waiting_fill_the_round_up_to_the_server(propose, work):
 
 def test_prices_replace_what_was_measured():
     records = [client(0, 0), client(0, 1), server(0)]
-    time = only(records, prices=Prices(encrypt=1.0, add=0.5, decrypt=2.0))
-    # (1 + 0.25) sealing and (20 + 5) ciphertexts; 10 opened; the server: 1 + 40 · 0.5 + 3 + 30 · 2.
+    time = only(records, cost_model=CostModel(encrypt=1.0, add=0.5, decrypt=2.0))
+    # (1 + 0.25) protection and (20 + 5) ciphertexts; 10 released; the server: 1 + 40 · 0.5 + 3 + 30 · 2.
     assert time.clients[0].encrypt == (1.25 + 25.0) / 4
     assert time.clients[1].decrypt == 20.0 / 2
     assert time.server_seconds == (1.0 + 20.0 + 3.0 + 60.0) / 2
@@ -138,15 +138,15 @@ def test_prices_replace_what_was_measured():
 def test_multiplying_and_adding_known_numbers_are_the_servers():
     weighed = server(0, multiply_seconds=5.0, multiplied_blocks=40, add_plain_seconds=0.5, plain_added_blocks=8)
     assert only([client(0, 0), weighed]).server_seconds == (12.0 + 5.5) / 2
-    prices = Prices(encrypt=1.0, add=0.5, decrypt=2.0, multiply=0.25, add_plain=0.125)
-    assert only([client(0, 0), weighed], prices=prices).server_seconds == (84.0 + 10.0 + 1.0) / 2
+    cost_model = CostModel(encrypt=1.0, add=0.5, decrypt=2.0, multiply=0.25, add_plain=0.125)
+    assert only([client(0, 0), weighed], cost_model=cost_model).server_seconds == (84.0 + 10.0 + 1.0) / 2
 
 
-@pytest.mark.parametrize("prices", [Prices(1.0, 0.5, 2.0), Prices(1.0, 0.5, 2.0, multiply=0.25)])
-def test_what_has_no_price_is_not_free(prices):
+@pytest.mark.parametrize("cost_model", [CostModel(1.0, 0.5, 2.0), CostModel(1.0, 0.5, 2.0, multiply=0.25)])
+def test_what_has_no_price_is_not_free(cost_model):
     with pytest.raises(InvalidInput, match="have none for operation"):
-        only([server(0, multiplied_blocks=40, plain_added_blocks=8)], prices=prices)
-    assert only([server(0)], prices=prices).server_seconds == 84.0 / 2
+        only([server(0, multiplied_blocks=40, plain_added_blocks=8)], cost_model=cost_model)
+    assert only([server(0)], cost_model=cost_model).server_seconds == 84.0 / 2
 
 
 def test_half_the_speed_doubles_the_work_and_not_the_transfer():
@@ -173,7 +173,7 @@ def test_what_a_record_does_not_tell_is_nothing():
 
 
 def test_clients_that_hold_the_key_open_the_model_themselves():
-    steps = only([client(0, 0, open_seconds=2.0)]).clients[0]
+    steps = only([client(0, 0, release_seconds=2.0)]).clients[0]
     assert steps.decrypt == (4.0 + 2.0) / 4
 
 
@@ -196,7 +196,7 @@ def test_rounds_come_in_order_and_setting_up_first():
 
 
 def test_the_servers_of_all_clusters_share_their_processors():
-    records = [client(0, 0), client(0, 1, cluster=1), server(0), server(0, cluster=1, open_seconds=11.0)]
+    records = [client(0, 0), client(0, 1, cluster=1), server(0), server(0, cluster=1, release_seconds=11.0)]
     on_one, on_four = only(records, server_cpus=1), only(records, server_cpus=4)
     # Cluster 1 arrives 6 s after cluster 0: it waits for the rest of cluster 0's 12 s, or finds the server free.
     assert (on_one.server_seconds, on_four.server_seconds) == (12.0 - 6.0 + 20.0, 5.0)
@@ -243,10 +243,10 @@ def test_servers_need_processors(server_cpus):
 
 def test_prices_are_no_gifts():
     with pytest.raises(InvalidInput) as error:
-        Prices(encrypt=1.0, add=-0.5, decrypt=1.0)
+        CostModel(encrypt=1.0, add=-0.5, decrypt=1.0)
     assert error.value.argument == "add"
     with pytest.raises(InvalidInput) as error:
-        Prices(encrypt=1.0, add=0.5, decrypt=1.0, multiply=-0.5)
+        CostModel(encrypt=1.0, add=0.5, decrypt=1.0, multiply=-0.5)
     assert error.value.argument == "multiply"
 
 
@@ -278,9 +278,9 @@ def test_training_before_the_first_round_takes_time_on_the_device():
 
 
 def test_a_pace_by_price():
-    prices = Prices(encrypt=3.0, add=0.0, decrypt=0.0)
-    assert pace(client(0, 0), SLOW, **MODEL, prices=prices).block == 1.5 + 0.1
-    assert pace(client(0, 0, encrypted_blocks=0), SLOW, **MODEL, prices=prices).block == 1.5 + 0.1
+    cost_model = CostModel(encrypt=3.0, add=0.0, decrypt=0.0)
+    assert pace(client(0, 0), SLOW, **MODEL, cost_model=cost_model).block == 1.5 + 0.1
+    assert pace(client(0, 0, encrypted_blocks=0), SLOW, **MODEL, cost_model=cost_model).block == 1.5 + 0.1
 
 
 def test_a_ciphertext_shorter_than_its_values_saves_no_time():
@@ -336,7 +336,7 @@ def test_whoever_keeps_the_budget_of_its_pace_is_in_time(work):
                 **record,
                 "encrypt_seconds": record["encrypt_seconds"] / 20 * count,
                 "bytes_up": 20 * MB + count * 500_000,
-                "order_seal_seconds": 0.0,
+                "order_protect_seconds": 0.0,
                 "order_encrypt_seconds": 0.0,
             }
         )

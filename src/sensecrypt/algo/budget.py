@@ -61,7 +61,7 @@ def deadline_budgets(
 
     Args:
         plain: seconds that each client's round takes without encryption: training, and the upload in the clear.
-        scoring: seconds that choosing takes: sensitivity, selection, sealing.
+        scoring: seconds that choosing takes: sensitivity, selection, protection.
         block: seconds that one more encrypted block costs: encrypting it, and sending what it is longer than plain.
         blocks: blocks in the model.
         slack: how much longer than the slowest client's plain time a round may last, as a fraction of it.

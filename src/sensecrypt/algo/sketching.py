@@ -12,7 +12,7 @@ and in each part a coordinate is added, with a random sign, to one random place.
 SHAKE-256 over the seed, chunk by chunk, so that memory does not grow with a projection matrix. All sums run in a
 fixed order in double precision: the same seed and vector give the same bytes on every machine.
 
-All clients know the seed, and one of them may tell it. So a second party *turns* every sketch by a secret rotation
+All clients know the seed, and one of them may tell it. So a second identity *turns* every sketch by a secret rotation
 before it is compared with others: distances stay, and whoever has the seed cannot tell what a turned one was made of.
 """
 
@@ -71,7 +71,7 @@ def sketch(vector: npt.ArrayLike, *, seed: bytes, size: int = 256) -> checks.Flo
     return result / math.sqrt(squares * PARTS)
 
 
-def turn(row: npt.ArrayLike, *, seed: bytes) -> checks.FloatVector:
+def rotate(row: npt.ArrayLike, *, seed: bytes) -> checks.FloatVector:
     """A sketch turned by a rotation that follows from the seed: distances and lengths stay as they are.
 
     Args:

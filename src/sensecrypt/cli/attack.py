@@ -44,7 +44,7 @@ ROLES = ("eavesdropper", "aggregator", "aggregator+client")
     "policies",
     default="sensecrypt@paper,sensecrypt",
     show_default=True,
-    help="policy[@preset][+rest=padded|plain], separated by commas.",
+    help="policy[@preset][+rest=blinded|plain], separated by commas.",
 )
 @click.option("--distribution", "distributions", default="iid", show_default=True, help="iid, or numbers of classes.")
 @click.option(

@@ -199,9 +199,9 @@ def groups(runs: int, seed: int, as_json: bool) -> None:
 @_repeats
 @_seed
 @_json
-def pads(model: str, repeats: int, seed: int, as_json: bool) -> None:
-    """A model that is padded against one that is encrypted and one in the open, on one core."""
-    from sensecrypt.lab.bench import pads as module
+def blindings(model: str, repeats: int, seed: int, as_json: bool) -> None:
+    """A model that is blinded against one that is encrypted and one in the open, on one core."""
+    from sensecrypt.lab.bench import blinding as module
 
     with shown_status("starting") as update:
         report = module.run(model=model, repeats=repeats, seed=seed, on_step=update)
@@ -216,9 +216,9 @@ def pads(model: str, repeats: int, seed: int, as_json: bool) -> None:
         [
             (
                 row.way,
-                *_against(row.seal_seconds, plain.seal_seconds),
+                *_against(row.protect_seconds, plain.protect_seconds),
                 *_against(row.add_seconds, plain.add_seconds),
-                *_against(row.open_seconds, plain.open_seconds),
+                *_against(row.release_seconds, plain.release_seconds),
                 f"{row.upload_bytes:,}",
             )
             for row in report.rows

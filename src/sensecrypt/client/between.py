@@ -11,7 +11,7 @@ from sensecrypt.errors import Rejected
 from sensecrypt.files import make_folder, write_whole
 from sensecrypt.policies.maskcrypt import expose
 from sensecrypt.protocol.coordination import Assignment
-from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.types import Mask
 
 _TRAINED, _EXPOSED = "trained.safetensors", "exposed.safetensors"
@@ -30,13 +30,13 @@ class Between:
         tensors = {"weights": trained.weights}
         if trained.gradient is not None:
             tensors["gradient"] = trained.gradient
-        self._write(_TRAINED, seal("trained", {**header, "facts": json.dumps(trained.facts)}, tensors))
+        self._write(_TRAINED, serialize("trained", {**header, "facts": json.dumps(trained.facts)}, tensors))
 
     def trained(self, assignment: Assignment) -> Trained:
         """What was kept in the first exchange of this attempt, or `Rejected`; it is used once."""
         path = self._folder / _TRAINED
         try:
-            header, tensors = unseal_any(path.read_bytes(), "trained")
+            header, tensors = parse_any(path.read_bytes(), "trained")
         except FileNotFoundError:
             raise Rejected("an upload was asked for before a proposal") from None
         if (int(header["round"]), int(header["attempt"])) != (assignment.number, assignment.attempt):
@@ -46,9 +46,9 @@ class Between:
 
     def keep_mask(self, mask: Mask) -> None:
         """What everybody encrypted in this round: the rest of the next model is exposed by it."""
-        header, tensors = unseal_any((self._folder / _EXPOSED).read_bytes(), "exposed")
+        header, tensors = parse_any((self._folder / _EXPOSED).read_bytes(), "exposed")
         hidden = mask.to_array()
-        self._write(_EXPOSED, seal("exposed", {"round": int(header["round"])}, {**tensors, "hidden": hidden}))
+        self._write(_EXPOSED, serialize("exposed", {"round": int(header["round"])}, {**tensors, "hidden": hidden}))
 
     def exposed(self, assignment: Assignment, initial: Vector, vector: Vector) -> Vector:
         """What an adversary knows of the cluster's model before this round.
@@ -59,7 +59,7 @@ class Between:
             vector: the model before this one.
         """
         try:
-            header, tensors = unseal_any((self._folder / _EXPOSED).read_bytes(), "exposed")
+            header, tensors = parse_any((self._folder / _EXPOSED).read_bytes(), "exposed")
         except FileNotFoundError:
             known = initial
         else:
@@ -68,7 +68,7 @@ class Between:
                 return known
             if "hidden" in tensors:
                 known = expose(known, tensors["hidden"].astype(bool), vector)
-        self._write(_EXPOSED, seal("exposed", {"round": assignment.number}, {"exposed": known}))
+        self._write(_EXPOSED, serialize("exposed", {"round": assignment.number}, {"exposed": known}))
         return known
 
     def _write(self, name: str, data: bytes) -> None:

@@ -19,7 +19,7 @@ from sensecrypt import checks
 from sensecrypt.client.between import Between
 from sensecrypt.client.context import ClientContext, Facts, Vector
 from sensecrypt.client.guards import Guards
-from sensecrypt.client.identity import LEAST_SHARE, Party
+from sensecrypt.client.identity import LEAST_SHARE, Identity
 from sensecrypt.client.scoring import clustering_gains, describe_gains, rank_parameters
 from sensecrypt.client.update import Task, Update, make_update, propose_blocks, train_and_score
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
@@ -27,7 +27,7 @@ from sensecrypt.files import make_folder
 from sensecrypt.keyservice.port import ClientKeyService
 from sensecrypt.models import layout
 from sensecrypt.protocol.coordination import Assignment, Enrolment, Invitation, Parts, facts_to_bytes
-from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.roundtasks import RoundTask
@@ -54,7 +54,7 @@ class Client:
         keyservice: as this client sees it.
         folder: where it keeps what it must not lose.
         accuracy: measures a model on its own data; None: it reports none.
-        party: its own conditions; None on one machine, where clients agree to everything.
+        identity: its own conditions; None on one machine, where clients agree to everything.
         guards: against replayed rounds and runs; None on one machine.
     """
 
@@ -66,7 +66,7 @@ class Client:
     keyservice: ClientKeyService
     folder: Path
     accuracy: Callable[[Vector], float] | None = None
-    party: Party | None = None
+    identity: Identity | None = None
     guards: Guards | None = None
 
     def answer(self, kind: str, parts: Mapping[str, bytes]) -> Parts:
@@ -90,22 +90,22 @@ class Client:
         if self.guards is not None:
             self.guards.require_unused(self.initial, self.run)
         if config.clustering != "none":
-            if config.sensitivities == "clear" and self.party is not None and not self.party.clear_sensitivities:
+            if config.sensitivities == "clear" and self.identity is not None and not self.identity.clear_sensitivities:
                 raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
             self._claim(self.initial)
             seed = sketch_seed if config.sensitivities == "sketch" else None
             described = describe_gains(*self._gains(), seed)
             row, facts = described.row, described.facts
             if seed is not None:
-                row = self.keyservice.turn_sketch(self.run, row)
+                row = self.keyservice.rotate_sketch(self.run, row)
         self.keyservice.tell_samples(self.run, len(self.context.data[self.number][1]))
         enrolment = Enrolment(
             size=self.initial.size,
             initial=hashlib.sha256(self.initial.tobytes()).hexdigest(),
             clip=self.clip,
             row=row,
-            cpus=None if self.party is None else self.party.cpus,
-            bandwidth=None if self.party is None else self.party.bandwidth,
+            cpus=None if self.identity is None else self.identity.cpus,
+            bandwidth=None if self.identity is None else self.identity.bandwidth,
         )
         return {"enrolment": enrolment.to_bytes(), "facts": facts_to_bytes(facts)}
 
@@ -117,12 +117,12 @@ class Client:
         task = self._round(assignment, "sensitivity")
         self._claim(self.initial)
         try:
-            sealed, facts = rank_parameters(self.context, self.number, self.initial, task.round, task.seed)
+            protected, facts = rank_parameters(self.context, self.number, self.initial, task.round, task.seed)
         except SenseCryptError as error:
             _LOG.warning("parameters are not ranked, because: %s", error)
             raise Rejected(NO_PART if self.context.discreet else str(error)) from None
-        self.keyservice.send_receipt(sealed.receipt, task.round)
-        return {"sensitivity": sealed.upload, "facts": facts_to_bytes(facts)}
+        self.keyservice.send_tag(protected.tag, task.round)
+        return {"sensitivity": protected.upload, "facts": facts_to_bytes(facts)}
 
     def propose(self, assignment: Assignment) -> Parts:
         """Train, and say which blocks to encrypt; what was trained is kept for the second exchange."""
@@ -135,7 +135,7 @@ class Client:
         return {"proposal": message}
 
     def train(self, assignment: Assignment, agreed: bytes | None) -> Parts:
-        """Train, choose, encrypt; the receipt goes to the key service, the upload back to the coordinator."""
+        """Train, choose, encrypt; the tag goes to the key service, the upload back to the coordinator."""
         trained = None
         if agreed is not None and self.context.policy.propose is None:
             raise Rejected("a mask that clients agreed on, and in this run they agree on none")
@@ -171,15 +171,15 @@ class Client:
         if share < self._least_share:
             told = f"{share:.0%} would be encrypted, this client wants {self._least_share:.0%}"
             raise Rejected(f"{told}: its budget is {facts['budget']:.2f}")
-        self.keyservice.send_receipt(update.model.receipt, task.round)
+        self.keyservice.send_tag(update.model.tag, task.round)
         if assignment.start is not None:
             facts |= self._evaluated(task.vector)
         parts = {"upload": update.model.upload, "facts": facts_to_bytes(facts)}
         if task.refresh is not None and update.sensitivity is not None:
-            self.keyservice.send_receipt(update.sensitivity.receipt, task.refresh[0])
+            self.keyservice.send_tag(update.sensitivity.tag, task.refresh[0])
             parts["sensitivity"] = update.sensitivity.upload
         if self.context.config.messages == "keep":
-            parts["own"] = seal("own", {}, {"sent": update.sent})
+            parts["own"] = serialize("own", {}, {"sent": update.sent})
         return parts
 
     def _task(self, assignment: Assignment, agreed: bytes | None) -> Task:
@@ -224,12 +224,12 @@ class Client:
 
     @property
     def _least_share(self) -> float:
-        """What the party file says, to the letter; if it says nothing, pads are as good in a run of pads alone."""
-        if self.party is None:
+        """The share that the identity file demands; without one, no share in a run that only blinds."""
+        if self.identity is None:
             return 0.0
-        if self.party.least_share is not None:
-            return self.party.least_share
-        pads_alone = not self.context.policy.encrypts and self.context.padded
+        if self.identity.least_share is not None:
+            return self.identity.least_share
+        pads_alone = not self.context.policy.encrypts and self.context.blinded
         return 0.0 if pads_alone else LEAST_SHARE
 
     def _round(self, assignment: Assignment, purpose: str) -> RoundTask:
@@ -244,8 +244,8 @@ class Client:
         return given
 
     def _require_round(self, round_: Round) -> None:
-        if self.party is not None:
-            self.party.conditions.require_round(round_, self.number)
+        if self.identity is not None:
+            self.identity.conditions.require_round(round_, self.number)
 
     def _start(self, assignment: Assignment) -> Vector:
         """The model to start from, checked against the last one."""
@@ -271,12 +271,12 @@ class Client:
         """
         path = self.folder / _NOISED
         if path.exists():  # also where the run's settings say by now that there is no noise
-            header, tensors = unseal_any(path.read_bytes(), "noised")
+            header, tensors = parse_any(path.read_bytes(), "noised")
             return tensors["gains"], json.loads(header["facts"])
         gains, facts = clustering_gains(self.context, self.number, self.initial)
         if noise_is_on(self.context.config):
             make_folder(self.folder)
-            RunFolder(self.folder).write(_NOISED, seal("noised", {"facts": json.dumps(facts)}, {"gains": gains}))
+            RunFolder(self.folder).write(_NOISED, serialize("noised", {"facts": json.dumps(facts)}, {"gains": gains}))
         return gains, facts
 
 

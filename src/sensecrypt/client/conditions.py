@@ -1,4 +1,4 @@
-"""What a client of a fleet agrees to, whatever a run asks for: conditions in its own party file.
+"""What a client of a fleet agrees to, whatever a run asks for: conditions in its own identity file.
 
 layouts = ["prefix"]           # layouts that it takes part in; "blocks" and "individual" upload its own mask
 sketches = true                # whether it sends a sketch of its sensitivities, where a run clusters by them
@@ -131,7 +131,7 @@ KEYS = tuple(field.name for field in fields(Conditions))
 
 
 def read_conditions(settings: Mapping[str, Any]) -> Conditions:
-    """The conditions among the settings of a party file; what is not said is as above."""
+    """The conditions among the settings of an identity file; what is not said is as above."""
     said = {key: settings[key] for key in KEYS if key in settings}
     if "layouts" in said:
         if not isinstance(said["layouts"], list):

@@ -37,7 +37,7 @@ class ClientContext:
         cache: where training results are kept for other runs, if anywhere.
         always: parameters that are encrypted whatever their sensitivity, by policies that heed it.
         fit: trains a model in place of stochastic gradient descent as configured.
-        padded: whether what clients do not encrypt is padded.
+        blinded: whether what clients do not encrypt is blinded.
         layers: names and sizes of the model's tensors, to report how much of each is encrypted; None in a fleet, where
             the aggregator is not to learn where the secret order puts a layer.
         discreet: whether facts go to the aggregator, and so tell nothing that follows from the client's own data.
@@ -51,7 +51,7 @@ class ClientContext:
     cache: Path | None = None
     always: BoolVector | None = None
     fit: Fit | None = None
-    padded: bool = True
+    blinded: bool = True
     layers: Mapping[str, int] | None = None
     discreet: bool = False
     local: bool = False

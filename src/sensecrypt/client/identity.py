@@ -8,7 +8,7 @@ state = "state"                # where it keeps what it must not lose
 cpus = 4                       # a client's device, if it wants to tell
 bandwidth = 50                 # megabytes a second
 least_share = 0.2              # of its model, which a client encrypts or else sends nothing
-rest = "padded"                # how a client sends what it does not encrypt; "plain": as the run says
+rest = "blinded"                # how a client sends what it does not encrypt; "plain": as the run says
 clear_sensitivities = false    # whether it sends them so if a run asks for it: they tell its labels
 tell_accuracy = false          # whether it tells the aggregator how good models are on its data: so do these
 
@@ -35,7 +35,7 @@ _TRIES = 9  # 100 s in all: as long as a key service may take to come back
 
 
 @dataclass(frozen=True)
-class Party:
+class Identity:
     """Who somebody is in a fleet.
 
     Attributes:
@@ -47,8 +47,8 @@ class Party:
         cpus: of its device; None: as the run's configuration says.
         bandwidth: likewise.
         least_share: of the model; a client sends nothing of which less is encrypted. None: a tenth, or nothing at all
-            in a run that encrypts nothing, if all of it is padded.
-        rest: `padded`: a client pads what it does not encrypt, whatever a run says; `plain`: if the run says so.
+            in a run that encrypts nothing, if all of it is blinded.
+        rest: `blinded`: a client blinds what it does not encrypt, whatever a run says; `plain`: if the run says so.
         clear_sensitivities: whether a client sends its sensitivities in the clear where a run asks for it.
         tell_accuracy: whether it tells the aggregator how good models are on its own data.
         conditions: what else a client agrees to.
@@ -62,22 +62,22 @@ class Party:
     cpus: float | None = None
     bandwidth: float | None = None
     least_share: float | None = None
-    rest: str = "padded"
+    rest: str = "blinded"
     clear_sensitivities: bool = False
     tell_accuracy: bool = False
     conditions: Conditions = field(default_factory=Conditions)
 
     def connect(self) -> DkmsClient:
-        """Talk to the key service as this party, with patience."""
+        """Talk to the key service as this identity, with patience."""
         return DkmsClient(
             self.url, certificate=self.certificate, key=self.key, authority=self.authority, tries=_TRIES, pause=0.2
         )
 
 
-def read_party(path: Path) -> Party:
+def read_identity(path: Path) -> Identity:
     """The party in that file."""
     settings = read_toml(path, otherwise="see docs/deployment.md", example='key = "client-0.key"')
-    refuse_unknown(settings, _KEYS, f"a party file ({path})")
+    refuse_unknown(settings, _KEYS, f"an identity file ({path})")
     for name in ("url", *_PATHS):
         if not isinstance(settings.get(name), str):
             raise InvalidInput(f"{path}: {name}", "is missing or no text", f'write a line such as: {name} = "…"')
@@ -89,7 +89,7 @@ def read_party(path: Path) -> Party:
     if "least_share" in settings:
         settings["least_share"] = checks.number(f"{path}: least_share", settings["least_share"], low=0.0, high=1.0)
     if "rest" in settings:
-        checks.choice(f"{path}: rest", settings["rest"], ("padded", "plain"))
+        checks.choice(f"{path}: rest", settings["rest"], ("blinded", "plain"))
     for name in _FLAGS:
         if not isinstance(settings.get(name, False), bool):
             raise InvalidInput(f"{path}: {name}", f"is {settings[name]!r}", "write true or false")
@@ -100,4 +100,4 @@ def read_party(path: Path) -> Party:
         conditions = read_conditions(settings)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error.argument}", error.problem, error.fix) from None
-    return Party(**{key: settings[key] for key in settings if key not in CONDITIONS}, conditions=conditions)
+    return Identity(**{key: settings[key] for key in settings if key not in CONDITIONS}, conditions=conditions)

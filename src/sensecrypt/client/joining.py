@@ -13,7 +13,7 @@ from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.client.client import Client
 from sensecrypt.client.context import ClientContext, Vector
 from sensecrypt.client.guards import Guards
-from sensecrypt.client.identity import Party
+from sensecrypt.client.identity import Identity
 from sensecrypt.client.problem import Share, always_of
 from sensecrypt.client.training import Fit, accuracy_on
 from sensecrypt.config import RunConfig
@@ -28,34 +28,36 @@ from sensecrypt.simulation.ahead import AheadKey
 Load = Callable[[RunConfig, int], Share]
 
 
-def require_terms(config: RunConfig, run: str, party: Party, keyservice: ClientKeyService) -> dict[str, Any]:
+def require_terms(config: RunConfig, run: str, identity: Identity, keyservice: ClientKeyService) -> dict[str, Any]:
     """What the key service tells about a run that meets the client's conditions, or `Rejected`; no data are loaded."""
     described = keyservice.run(run)
-    party.conditions.require_run(config, described)
+    identity.conditions.require_run(config, described)
     if described["server"] != asdict(config.server_rule):
         raise Rejected("the key service moves models by another rule than the run's settings say")
     return described
 
 
 def join_run(
-    config: RunConfig, run: str, party: Party, keyservice: ClientKeyService, load: Load, *, fit: Fit | None = None
+    config: RunConfig, run: str, identity: Identity, keyservice: ClientKeyService, load: Load, *, fit: Fit | None = None
 ) -> Client:
-    """The client that this party is in a run, if the run meets its conditions.
+    """The client that this identity is in a run, if the run meets its conditions.
 
     Args:
         config: of the run.
         run: its name.
-        party: who this is, and its conditions.
+        identity: who this is, and its conditions.
         keyservice: as this client sees it.
         load: gives this client's part of the problem.
         fit: trains a model in place of stochastic gradient descent as configured.
     """
-    described = require_terms(config, run, party, keyservice)
+    described = require_terms(config, run, identity, keyservice)
     number = int(described["client"])
     share = load(config, number)
     initial = share.build()
     vector: Vector = get_vector(initial)
-    public = _public_key(party.state / run / "key.json", described["fingerprint"], lambda: keyservice.public_key(run))
+    public = _public_key(
+        identity.state / run / "key.json", described["fingerprint"], lambda: keyservice.public_key(run)
+    )
     context = ClientContext(
         config,
         share.build,
@@ -63,9 +65,9 @@ def join_run(
         AheadKey(public) if config.randomness == "ahead" else public,
         always=always_of(config, initial, share.classes),
         fit=fit,
-        padded=config.padded or party.rest == "padded",
+        blinded=config.blinded or identity.rest == "blinded",
         discreet=True,
-        local=party.conditions.batches == "local",
+        local=identity.conditions.batches == "local",
     )
     return Client(
         number,
@@ -74,10 +76,10 @@ def join_run(
         vector,
         clip_bound(config.clip, vector) if config.uploads == "updates" else None,
         keyservice,
-        party.state / run,
-        accuracy=partial(_accuracy, share) if party.tell_accuracy else None,
-        party=party,
-        guards=Guards(party.state, run, share.data),
+        identity.state / run,
+        accuracy=partial(_accuracy, share) if identity.tell_accuracy else None,
+        identity=identity,
+        guards=Guards(identity.state, run, share.data),
     )
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from sensecrypt.errors import Rejected
 from sensecrypt.files import make_folder, write_whole
-from sensecrypt.protocol.envelope import seal, unseal
+from sensecrypt.protocol.envelope import parse, serialize
 
 _NAME = "start.safetensors"
 _BEFORE_ALL = -1
@@ -29,7 +29,7 @@ class LastStart:
         except FileNotFoundError:
             return np.zeros(size, dtype=np.float32), _BEFORE_ALL
         try:
-            fields, arrays = unseal(data, "start", header={"number": int}, tensors={"moved": (np.dtype("<f4"), 1)})
+            fields, arrays = parse(data, "start", header={"number": int}, tensors={"moved": (np.dtype("<f4"), 1)})
         except Rejected:
             raise Rejected(f"{self._path} is damaged: the next model cannot be checked, so none is trained") from None
         return arrays["moved"], fields["number"]
@@ -37,4 +37,4 @@ class LastStart:
     def write(self, moved: npt.NDArray[np.float32], number: int) -> None:
         """Keep this start in place of the last one."""
         make_folder(self._folder)
-        write_whole(self._path, seal("start", {"number": number}, {"moved": moved.astype("<f4")}))
+        write_whole(self._path, serialize("start", {"number": number}, {"moved": moved.astype("<f4")}))

@@ -16,7 +16,7 @@ from sensecrypt.client.context import ClientContext, Facts, Vector
 from sensecrypt.client.jacobian import jacobian_map
 from sensecrypt.client.localtraining import problem_key, train_locally
 from sensecrypt.models import mean_gradient, sample_gradients
-from sensecrypt.protocol.client import Sealed, seal_map, seal_sensitivity
+from sensecrypt.protocol.protection import ProtectedUpdate, protect_map, protect_sensitivity
 from sensecrypt.protocol.round import Round
 from sensecrypt.runs.noise import noise_is_on, per_sample_noise
 from sensecrypt.simulation.clock import SETUP
@@ -101,7 +101,7 @@ def _sample(context: ClientContext, client: int, number: int, samples: int) -> t
 
 def rank_parameters(
     context: ClientContext, client: int, vector: Vector, round_: Round, seed: bytes
-) -> tuple[Sealed, Facts]:
+) -> tuple[ProtectedUpdate, Facts]:
     """A client's scores of the initial model's parameters, encrypted: their sum gives everybody one ranking.
 
     They carry no noise of Appendix G: only the key server sees their sum, and nobody sees one client's.
@@ -116,14 +116,14 @@ def rank_parameters(
         _LOG.warning("all parameters are ranked alike, because: %s: %s", type(error).__name__, error)
         scores, seconds = np.ones(vector.size), work_seconds() - begun
     start = work_seconds()
-    seal = seal_map if by_jacobian else seal_sensitivity
-    sealed = seal(scores, round_, client=client, key=context.key, seed=seed)
-    sealing = sealing_facts(sealed, work_seconds() - start, prefix="order_")
-    facts: Facts = {"sensitivity_seconds": seconds, "bytes_up": len(sealed.upload), **sealing}
+    protect = protect_map if by_jacobian else protect_sensitivity
+    protected = protect(scores, round_, client=client, key=context.key, seed=seed)
+    protecting = protection_facts(protected, work_seconds() - start, prefix="order_")
+    facts: Facts = {"sensitivity_seconds": seconds, "bytes_up": len(protected.upload), **protecting}
     if (context.config.clustering == "none" or per_sample_noise(context.config)) and not by_jacobian:
         total = len(context.data[client][1])
         facts["pass_seconds"] = seconds * total / min(total, context.config.sensitivity_samples or total)
-    return sealed, facts
+    return protected, facts
 
 
 def _scores(context: ClientContext, client: int, vector: Vector) -> tuple[checks.FloatVector, float]:
@@ -137,17 +137,17 @@ def _scores(context: ClientContext, client: int, vector: Vector) -> tuple[checks
     return checks.sensitivity_vector("sensitivity", gains), seconds
 
 
-def sealing_facts(sealed: Sealed, seconds: float, *, prefix: str = "") -> Facts:
-    """What sealing took, apart for encryption and for everything else.
+def protection_facts(protected: ProtectedUpdate, seconds: float, *, prefix: str = "") -> Facts:
+    """What protection took, apart for encryption and for everything else.
 
     Args:
-        sealed: what was sealed.
+        protected: what was protected.
         seconds: that it took in all.
         prefix: of the facts' names.
     """
-    cost = sealed.cost
+    cost = protected.cost
     return {
-        f"{prefix}seal_seconds": max(0.0, seconds - cost.total_seconds),
+        f"{prefix}protect_seconds": max(0.0, seconds - cost.total_seconds),
         f"{prefix}encrypt_seconds": cost.seconds.get("encrypt", 0.0),
         f"{prefix or 'encrypted_'}blocks": cost.blocks.get("encrypt", 0),
         f"{prefix}ahead_seconds": cost.ahead_seconds,

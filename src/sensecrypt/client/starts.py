@@ -2,7 +2,7 @@
 
 Training twice from one model on the same data, once with a client in the sum and once without it, gives that client's
 model by subtraction. Within a run, `ReplayGuard` sees to it that nobody goes back. Here is one file per pair of start
-model and data in the client's state folder, which names the run that has them. The folder belongs to one party file,
+model and data in the client's state folder, which names the run that has them. The folder belongs to one identity file,
 and so to one key service; a second service that is used with the same folder is covered, too.
 """
 

@@ -1,4 +1,4 @@
-"""A client's update: train, score, choose what to encrypt, clip, seal. Failures end in a zero update."""
+"""A client's update: train, score, choose what to encrypt, clip, protect. Failures end in a zero update."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.client.context import ClientContext, Facts, Vector
 from sensecrypt.client.layers import encrypted_by_layer
 from sensecrypt.client.localtraining import train_locally
-from sensecrypt.client.scoring import gradient_of, sealing_facts
+from sensecrypt.client.scoring import gradient_of, protection_facts
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.policies.situation import Choice, Situation, spread_over
-from sensecrypt.protocol.client import Sealed, model_format, seal_model, seal_sensitivity
 from sensecrypt.protocol.coordination import LONGEST_FAILURE, printable
 from sensecrypt.protocol.messages import Proposal
+from sensecrypt.protocol.protection import ProtectedUpdate, model_format, protect_model, protect_sensitivity
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import BoolVector, Mask
 from sensecrypt.worktime import work_seconds
@@ -57,8 +57,8 @@ class Task:
         ranking: the parameters by what clients summed before the first round, in the other layouts.
         exposed: what an adversary knows of the cluster's model, for methods that ask.
         budget: α.
-        receipt_seed: of the round.
-        refresh: the round of sensitivities that follows, and its receipt seed, when the order is to be made anew.
+        tag_seed: of the round.
+        refresh: the round of sensitivities that follows, and its tag seed, when the order is to be made anew.
         agreed: the blocks that clients agreed on, in the second exchange of methods that have two.
     """
 
@@ -70,7 +70,7 @@ class Task:
     ranking: checks.IntVector | None
     exposed: Vector | None
     budget: float
-    receipt_seed: bytes
+    tag_seed: bytes
     refresh: tuple[Round, bytes] | None
     agreed: BoolVector | None = None
 
@@ -80,15 +80,15 @@ class Update:
     """What a client sends in a round.
 
     Attributes:
-        model: the upload and its receipt.
-        sensitivity: sensitivities for a new order, and their receipt, if one is due.
+        model: the upload and its tag.
+        sensitivity: sensitivities for a new order, and their tag, if one is due.
         facts: for the run's records.
         mask: what is encrypted.
-        sent: the values before they were sealed.
+        sent: the values before they were protected.
     """
 
-    model: Sealed
-    sensitivity: Sealed | None
+    model: ProtectedUpdate
+    sensitivity: ProtectedUpdate | None
     facts: Facts
     mask: Mask
     sent: Sent
@@ -133,7 +133,7 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
     start = work_seconds()
     try:
         trained = trained or train_and_score(context, task)
-        return _sealed(context, task, trained)
+        return _protected(context, task, trained)
     except Exception as error:
         if task.round.clip is None:
             raise
@@ -152,12 +152,12 @@ def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) 
     )
     if _decides_by_shared(context, task) or not context.policy.needs_gradient:
         with contextlib.suppress(SenseCryptError):
-            return _sealed(context, task, unmoved)
+            return _protected(context, task, unmoved)
     everything = Mask.prefix(task.round.blocks, size=task.round.size, block=task.round.block, order=task.order)
-    return _sealed(context, task, unmoved, Choice(everything))
+    return _protected(context, task, unmoved, Choice(everything))
 
 
-def _sealed(context: ClientContext, task: Task, trained: Trained, choice: Choice | None = None) -> Update:
+def _protected(context: ClientContext, task: Task, trained: Trained, choice: Choice | None = None) -> Update:
     facts = dict(trained.facts)
     start = work_seconds()
     if choice is None:
@@ -168,16 +168,16 @@ def _sealed(context: ClientContext, task: Task, trained: Trained, choice: Choice
     sent, clipped = _to_send(task, trained)
     if clipped is not None and not context.discreet:
         facts["clipped"] = clipped
-    sealed = seal_model(
-        sent, choice.mask, task.round, client=client, key=key, seed=task.receipt_seed, padded=context.padded
+    protected = protect_model(
+        sent, choice.mask, task.round, client=client, key=key, seed=task.tag_seed, blinded=context.blinded
     )
-    facts |= {**sealing_facts(sealed, work_seconds() - start), "bytes_up": len(sealed.upload)}
+    facts |= {**protection_facts(protected, work_seconds() - start), "bytes_up": len(protected.upload)}
     gains = _gains(context, task, trained, choice)
     refreshed = None
     if task.refresh is not None and gains is not None:
         start = work_seconds()
-        refreshed = seal_sensitivity(gains, task.refresh[0], client=client, key=key, seed=task.refresh[1])
-        facts |= sealing_facts(refreshed, work_seconds() - start, prefix="order_")
+        refreshed = protect_sensitivity(gains, task.refresh[0], client=client, key=key, seed=task.refresh[1])
+        facts |= protection_facts(refreshed, work_seconds() - start, prefix="order_")
         facts["bytes_up"] += len(refreshed.upload)
     facts |= {
         "encrypted_share": choice.mask.share,
@@ -190,7 +190,7 @@ def _sealed(context: ClientContext, task: Task, trained: Trained, choice: Choice
     }
     if context.layers is not None:
         facts["layers"] = encrypted_by_layer(choice.mask, context.layers)
-    return Update(sealed, refreshed, facts, choice.mask, sent)
+    return Update(protected, refreshed, facts, choice.mask, sent)
 
 
 def _require_finite(weights: Vector, layers: Mapping[str, int] | None) -> None:

@@ -20,7 +20,7 @@ from sensecrypt import checks
 from sensecrypt.algo.sketching import SEED_BYTES
 from sensecrypt.coordinator.ports import Record
 from sensecrypt.errors import InvalidInput
-from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import SETUP
 
@@ -121,7 +121,7 @@ def load_state(folder: RunFolder) -> tuple[RunState, dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Closed:
-    """A cluster's sums that were closed, to be opened by the key service.
+    """A cluster's sums that were closed, to be released by the key service.
 
     Attributes:
         cluster: whose.
@@ -149,14 +149,14 @@ class Closed:
         header: dict[str, str | int] = {"cluster": self.cluster, "number": self.number, "attempt": self.attempt}
         header["members"] = ",".join(map(str, self.members))
         arrays = {name: np.frombuffer(data, dtype=np.uint8) for name, data in tensors.items()}
-        folder.write(_closed(self.cluster), seal("closed", header, arrays))
+        folder.write(_closed(self.cluster), serialize("closed", header, arrays))
 
 
 def load_closed(folder: RunFolder, number: int) -> list[Closed]:
     """Sums of that round, which was not over when the coordinator ended."""
     found = []
     for path in sorted(folder.path.glob(_closed("*"))):
-        header, arrays = unseal_any(path.read_bytes(), "closed")
+        header, arrays = parse_any(path.read_bytes(), "closed")
         data = {name: array.tobytes() for name, array in arrays.items()}
         cluster, of_round, attempt = (int(header[name]) for name in ("cluster", "number", "attempt"))
         if of_round == number:

@@ -11,15 +11,15 @@ from sensecrypt.coordinator.ports import Observer, Reply
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.coordination import facts_from_bytes, require_parts
 from sensecrypt.protocol.round import Round
-from sensecrypt.runs.notes import Notes, grow, lonely_blocks, server_facts
+from sensecrypt.runs.notes import Notes, grow, server_facts, under_covered_blocks
 from sensecrypt.worktime import work_seconds
 
-_SPOILT = "the sum matches the receipts only without some clients, this one among them"
+_SPOILT = "the sum matches the tags only without some clients, this one among them"
 _ALONE = "not all of its group arrived, and sums are of whole groups"
 
 
-class Signed:
-    """Whose receipts of one round the key service has: asked again only for a client that was not among them."""
+class Tagged:
+    """Whose tags of one round the key service has: asked again only for a client that was not among them."""
 
     def __init__(self, round_: Round, ask: Callable[[Round], list[int]]) -> None:
         """Nobody is known yet."""
@@ -27,11 +27,11 @@ class Signed:
         self._known: set[int] = set()
 
     def require(self, client: int) -> None:
-        """Raise `Rejected` unless the key service has this client's receipt."""
+        """Raise `Rejected` unless the key service has this client's tag."""
         if client not in self._known:
             self._known = set(self._ask(self._round))
         if client not in self._known:
-            raise Rejected("an upload for which the key service has no receipt")
+            raise Rejected("an upload for which the key service has no tag")
 
 
 @dataclass(eq=False)
@@ -45,7 +45,7 @@ class Collecting:
         after: the round of sensitivities that goes with it, if a new order is due.
         sensitivities: their sum.
         notes: what is written down.
-        receipts: asks the key service whose receipts of a round it has.
+        tags: asks the key service whose tags of a round it has.
         observer: sees what arrives.
         evaluated: the accuracy, at each client, of the model that it started from.
     """
@@ -56,14 +56,14 @@ class Collecting:
     after: Round | None
     sensitivities: PartedSum | None
     notes: Notes
-    receipts: Callable[[Round], list[int]]
+    tags: Callable[[Round], list[int]]
     observer: Observer
     evaluated: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """No receipts are known yet."""
-        self._signed = Signed(self.round, self.receipts)
-        self._signed_after = None if self.after is None else Signed(self.after, self.receipts)
+        """No tags are known yet."""
+        self._tagged = Tagged(self.round, self.tags)
+        self._tagged_after = None if self.after is None else Tagged(self.after, self.tags)
 
     def take(self, reply: Reply) -> None:
         """Add what a client sent; what cannot be used is noted, and the sum stays as it was."""
@@ -71,15 +71,15 @@ class Collecting:
         try:
             parts = require_parts(reply.content, needed={"upload", "facts"}, allowed={"sensitivity"})
             facts = facts_from_bytes(parts["facts"], "train")
-            self._signed.require(client)
+            self._tagged.require(client)
             self.total.add(parts["upload"], sender=client)
             self.observer.arrived(self.round, client, parts["upload"])
             if "accuracy" in facts:
                 self.evaluated[client] = facts.pop("accuracy")
             facts["bytes_up"] += self.notes.clients[client].get("propose_bytes", 0)
             grow(self.notes.clients[client], facts)
-            if self.sensitivities is not None and self._signed_after is not None and "sensitivity" in parts:
-                self._signed_after.require(client)
+            if self.sensitivities is not None and self._tagged_after is not None and "sensitivity" in parts:
+                self._tagged_after.require(client)
                 self.sensitivities.add(parts["sensitivity"], sender=client)
         except Rejected as error:
             if client not in self.total.arrived:
@@ -100,7 +100,10 @@ class Collecting:
         took = max(0.0, work_seconds() - start - total.cost.total_seconds)
         server = {**self.notes.server, **server_facts(cost, multiplied=self.round.factors is not None)}
         grow(server, {"aggregate_seconds": took})
-        server |= {"union_share": aggregate.mask.share, "lonely_blocks": lonely_blocks(total, min_contributors)}
+        server |= {
+            "union_share": aggregate.mask.share,
+            "under_covered_blocks": under_covered_blocks(total, min_contributors),
+        }
         alone = dict.fromkeys(self.total.arrived - set(self.total.contributors), _ALONE)
         spoilt = dict.fromkeys(set(self.total.contributors) - set(total.contributors), _SPOILT)
         notes = Notes(self.notes.clients, server, self.notes.left_out | alone | spoilt)

@@ -21,11 +21,11 @@ from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.groups import make_groups
+from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.rng import derive_rng, derive_seed
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.simulation.clock import Prices
+from sensecrypt.simulation.clock import CostModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +45,8 @@ class Coordination:
         observer: sees what passes.
         durable: whether the key service outlives the coordinator, so that sums on disk can be handed in again.
         seeded: whether members are sampled by the run's seed, as on one machine.
-        prices: what cryptography is charged with in a calibrated run; None: as measured.
-        exclusion: whose receipts may be wrong.
+        cost_model: what cryptography is charged with in a calibrated run; None: as measured.
+        exclusion: whose tags may be wrong.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Coordination:
     public: EncryptionKey
     folder: RunFolder
     registry: Registry
-    registered: SumRules
+    registered: ReleaseRules
     patience: Patience
     observer: Observer
     durable: bool = True
     seeded: bool = False
-    prices: Prices | None = None
+    cost_model: CostModel | None = None
     exclusion: Exclusion = field(default_factory=Exclusion)
 
     @property
@@ -70,7 +70,7 @@ class Coordination:
         return get_policy(self.config.policy)
 
     @property
-    def rules(self) -> SumRules:
+    def rules(self) -> ReleaseRules:
         """For the sums that are handed in: the key service's, with the run's own quorum if that is larger."""
         return replace(self.registered, quorum=max(self.registered.quorum, self.config.quorum))
 

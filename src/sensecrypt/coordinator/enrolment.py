@@ -13,13 +13,13 @@ import numpy as np
 from sensecrypt.config import RunConfig
 from sensecrypt.coordinator.budgets import measures_bandwidth
 from sensecrypt.coordinator.checkpoint import RunState, begin_attempt
-from sensecrypt.coordinator.collection import Signed
+from sensecrypt.coordinator.collection import Tagged
 from sensecrypt.coordinator.context import Coordination
 from sensecrypt.coordinator.grouping import group_clients
 from sensecrypt.coordinator.partedsum import PartedSum
 from sensecrypt.coordinator.ports import Observer, Patience, Record
 from sensecrypt.coordinator.registry import Registry
-from sensecrypt.coordinator.rounds import MAX_ATTEMPTS, open_ranking, wait_for_quorum
+from sensecrypt.coordinator.rounds import MAX_ATTEMPTS, release_ranking, wait_for_quorum
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.protocol.coordination import Assignment, Enrolment, facts_from_bytes, require_parts
 from sensecrypt.protocol.round import Round
@@ -186,7 +186,7 @@ def _rank(run: Coordination, state: RunState, records: dict[int, list[Record]]) 
         totals, failures = _collect_rankings(run, state, rounds, attempt, records)
         for cluster, total in totals.items():
             try:
-                open_ranking(run, total, records[cluster])
+                release_ranking(run, total, records[cluster])
                 left.discard(cluster)
             except (Rejected, Refused, InvalidInput) as error:
                 reason = f"{error}{failures.get(cluster, '')}"
@@ -205,7 +205,7 @@ def _collect_rankings(
     totals = {
         cluster: PartedSum(rounds[cluster], run.public, parts, whole=whole) for cluster, (_, parts) in asked.items()
     }
-    signed = {cluster: Signed(round_, run.keyservice.receipts) for cluster, round_ in rounds.items()}
+    signed = {cluster: Tagged(round_, run.keyservice.tags) for cluster, round_ in rounds.items()}
     present = wait_for_quorum(run, [(rounds[cluster], invited) for cluster, (invited, _) in asked.items()])
     requests = {
         client: {"assignment": Assignment(cluster, 0, attempt, 1.0, None, refresh=False).to_bytes()}
@@ -232,9 +232,7 @@ def exclude_found(run: Coordination, state: RunState) -> bool:
     """Clients without whom alone sums match are members no longer; whether there were any."""
     found = [client for client in sorted(run.exclusion.found) if state.labels[client] >= 0]
     for client in found:
-        run.registry.exclude(
-            client, f"client {client} is left out from now on: sums match their receipts only without it"
-        )
+        run.registry.exclude(client, f"client {client} is left out from now on: sums match their tags only without it")
         state.labels[client] = -1
     return bool(found)
 

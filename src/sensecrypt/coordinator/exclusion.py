@@ -1,6 +1,6 @@
-"""Whose receipts are wrong, found by leaving clients out: nobody can look into an upload.
+"""Whose tags are wrong, found by leaving clients out: nobody can look into an upload.
 
-A sum that does not match its receipts tells that somebody in it is wrong, not who. Sums are in parts, and one is opened
+A sum that does not match its tags tells that somebody in it is wrong, not who. Sums are in parts, and one is released
 without the part that spoils it (`PartedSum`). Whoever was in that part is suspected. From then on half of the suspects
 are asked to play, as a part of their own: if the sum matches, they are cleared; if it matches only without them, it is
 one of them. A suspect that spoils a sum all by itself is found, and not asked again.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Mapping
 
-from sensecrypt.protocol.sumrules import SumRules
+from sensecrypt.protocol.releaserules import ReleaseRules
 
 PARTS = 3
 _TRIES = 50
@@ -52,7 +52,7 @@ class Exclusion:
         cluster: int,
         invited: Collection[int],
         weights: Mapping[int, float],
-        rules: SumRules,
+        rules: ReleaseRules,
         *,
         rng: random.Random = UNFORESEEN,
     ) -> list[set[int]]:
@@ -70,14 +70,14 @@ class Exclusion:
                 return parts
         return [{client} for client in clients]
 
-    def learn(self, cluster: int, opened: Iterable[int], left_out: Iterable[int]) -> None:
-        """A sum of `opened` matched; with those `left_out` in it, it did not."""
+    def learn(self, cluster: int, released: Iterable[int], left_out: Iterable[int]) -> None:
+        """A sum of `released` matched; with those `left_out` in it, it did not."""
         wrong = set(left_out)
         if len(wrong) == 1:
             self.found |= wrong
             wrong = set()
         elif not wrong:
-            wrong = self._suspects.get(cluster, set()) - set(opened)
+            wrong = self._suspects.get(cluster, set()) - set(released)
         self._suspects[cluster] = wrong
 
     def forget(self, cluster: int) -> None:

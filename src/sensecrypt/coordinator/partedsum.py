@@ -1,4 +1,4 @@
-"""A round's sum in parts, so that it can be opened without one of them if it does not match its receipts."""
+"""A round's sum in parts, so that it can be released without one of them if it does not match its tags."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.errors import Refused, Rejected
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.costs import Cost
+from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sumrules import SumRules
 
-MISMATCH = "receipts-mismatch"
+MISMATCH = "tags-mismatch"
 
 
 class PartedSum:
@@ -72,13 +72,13 @@ class PartedSum:
         return () if part is None or part not in self._counting() else self._sums[part].contributors
 
     def open_most(
-        self, rules: SumRules, open_sum: Callable[[int | None], None], *, first: int | None = None
+        self, rules: ReleaseRules, release_sum: Callable[[int | None], None], *, first: int | None = None
     ) -> int | None:
-        """Have the sum opened; if it does not match its receipts, without one part, and else without another.
+        """Have the sum released; if it does not match its tags, without one part, and else without another.
 
         Args:
             rules: of the key server; what it would refuse unseen is not handed in.
-            open_sum: has `total(without=…)` opened; raises `Refused` if it is not.
+            release_sum: has `total(without=…)` released; raises `Refused` if it is not.
             first: the part to leave out before all others; None: at first nobody is left out.
 
         Returns:
@@ -93,7 +93,7 @@ class PartedSum:
             if part is not None and not (left_out and rules.allow(self.round.weights, rest)):
                 continue
             try:
-                open_sum(part)
+                release_sum(part)
                 return part
             except (Refused, Rejected) as error:
                 if error.code != MISMATCH:

@@ -27,7 +27,7 @@ MAX_ATTEMPTS = 3
 INDEX_BYTES = 4  # of a parameter's number, when an order is handed out
 _VALUE_BYTES = 4  # of a parameter, when a model is
 _FINAL = (
-    *("receipts-mismatch", "too-few-contributors", "doubled-contributor", "no-receipt"),
+    *("tags-mismatch", "too-few-contributors", "doubled-contributor", "no-tag"),
     *("groups", "superseded", "claimed", "rejected", "too-many-failures", "run-closed"),
 )
 _CLOSED = ("too-many-failures", "run-closed")  # whatever is sent
@@ -39,9 +39,11 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
     """Every cluster's round; puts where the new models are into `state`, and returns the records."""
     folder = run.folder
     done = {closed.cluster: closed for closed in load_closed(folder, number)}
-    for closed in list(done.values()):  # of a coordinator that was ended: the same sums, which can be opened only once
+    for closed in list(
+        done.values()
+    ):  # of a coordinator that was ended: the same sums, which can be released only once
         try:
-            _open_again(run, state, closed)
+            _release_again(run, state, closed)
         except Refused as error:
             _require_final(error)
             _LOG.warning("round %d, cluster %d is played again: %s", number, closed.cluster, error)
@@ -54,7 +56,7 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
             break
         attempt = begin_attempt(folder, number)
         begun = {cluster: _begin(run, state, cluster, number, attempt) for cluster in left}
-        done |= {cluster: _opened_before(cluster, number, attempt) for cluster, each in begun.items() if each is None}
+        done |= {cluster: _released_before(cluster, number, attempt) for cluster, each in begun.items() if each is None}
         collecting = {cluster: each for cluster, each in begun.items() if each is not None}
         _collect(run, state, collecting, budgets)
         for cluster, each in collecting.items():
@@ -69,7 +71,7 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
                 forget_closed(folder, cluster)
                 reasons[cluster] = _explain(error, each)
                 if isinstance(error, Refused) and error.code in _CLOSED:
-                    raise SenseCryptError(f"round {number}, cluster {cluster} cannot be opened: {error}") from None
+                    raise SenseCryptError(f"round {number}, cluster {cluster} cannot be released: {error}") from None
                 _LOG.warning("round %d, cluster %d, attempt %d failed: %s", number, cluster, attempt, reasons[cluster])
     for cluster in range(state.clusters):
         if cluster not in done:
@@ -81,20 +83,20 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
 
 
 def _explain(error: SenseCryptError, collecting: Collecting) -> str:
-    """Why a sum was not opened, with the first client that sent nothing."""
+    """Why a sum was not released, with the first client that sent nothing."""
     for client, reason in sorted(collecting.notes.left_out.items()):
         return f"{error} (client {client}: {reason})"
     return str(error)
 
 
 def _require_final(error: SenseCryptError) -> None:
-    """Raise what does not tell that this sum will never be opened: it stays on disk, for when the run is resumed."""
+    """Raise what does not tell that this sum will never be released: it stays on disk, for when the run is resumed."""
     if isinstance(error, Refused) and error.code not in _FINAL:
         raise error
 
 
 def _begin(run: Coordination, state: RunState, cluster: int, number: int, attempt: int) -> Collecting | None:
-    """Register an attempt; None if an earlier one was opened, of which this coordinator was not told."""
+    """Register an attempt; None if an earlier one was released, of which this coordinator was not told."""
     round_ = run.describe(state, cluster, number, "model", attempt)
     try:
         run.keyservice.register_round(round_)
@@ -112,7 +114,7 @@ def _begin(run: Coordination, state: RunState, cluster: int, number: int, attemp
     whole = run.rules.fixed_groups
     sensitivities = None if after is None else PartedSum(after, run.public, parts, whole=whole)
     total = PartedSum(round_, run.public, parts, whole=whole)
-    return Collecting(round_, invited, total, after, sensitivities, notes, run.keyservice.receipts, run.observer)
+    return Collecting(round_, invited, total, after, sensitivities, notes, run.keyservice.tags, run.observer)
 
 
 def _collect(
@@ -168,35 +170,35 @@ def wait_for_quorum(run: Coordination, rounds: Sequence[tuple[Round, Collection[
 
 
 def _hand_in(run: Coordination, state: RunState, collecting: Collecting) -> Closed:
-    """Have a cluster's sums opened, if need be without those who spoil them; what was opened is on disk before."""
+    """Have a cluster's sums released, if need be without those who spoil them; what was released is on disk before."""
     kept = []
 
-    def open_sum(without: int | None) -> None:
+    def release_sum(without: int | None) -> None:
         closed = collecting.close(run.config.min_contributors, without=without)
         if run.durable:
             closed.save(run.folder)
         try:
-            _open_model(run, state, closed)
+            _release_model(run, state, closed)
         except (Refused, Rejected) as error:
             if error.code == MISMATCH:  # it is not handed in again by a coordinator that starts anew
                 forget_closed(run.folder, closed.cluster)
             raise
         kept.append(closed)
 
-    spoilt = _open_parted(run, collecting.total, open_sum)
+    spoilt = _release_parted(run, collecting.total, release_sum)
     [closed] = kept
     if collecting.sensitivities is not None:
         _open_order(run, collecting.sensitivities, closed.records, spoilt=spoilt)
     return closed
 
 
-def _open_parted(
-    run: Coordination, total: PartedSum, open_sum: Callable[[int | None], None], *, first: int | None = None
+def _release_parted(
+    run: Coordination, total: PartedSum, release_sum: Callable[[int | None], None], *, first: int | None = None
 ) -> int | None:
-    """Have a sum opened, if need be without a part of it, which is suspected then and returned."""
+    """Have a sum released, if need be without a part of it, which is suspected then and returned."""
     cluster = total.round.cluster
     try:
-        part = total.open_most(run.rules, open_sum, first=first)
+        part = total.open_most(run.rules, release_sum, first=first)
     except (Refused, Rejected):
         run.exclusion.forget(cluster)
         raise
@@ -207,8 +209,8 @@ def _open_parted(
     return part
 
 
-def open_ranking(run: Coordination, total: PartedSum, records: list[Record], *, spoilt: int | None = None) -> None:
-    """Have sensitivities opened, if need be without those who spoil them: the key service makes an order of them.
+def release_ranking(run: Coordination, total: PartedSum, records: list[Record], *, spoilt: int | None = None) -> None:
+    """Have sensitivities released, if need be without those who spoil them: the key service makes an order of them.
 
     Args:
         run: the run.
@@ -217,7 +219,7 @@ def open_ranking(run: Coordination, total: PartedSum, records: list[Record], *, 
         spoilt: the part to leave out first.
     """
 
-    def open_sum(without: int | None) -> None:
+    def release_sum(without: int | None) -> None:
         start = work_seconds()
         chosen = total.total(without=without)
         message = chosen.close().to_bytes(total.round)
@@ -228,36 +230,36 @@ def open_ranking(run: Coordination, total: PartedSum, records: list[Record], *, 
             grow(records[-1], server)
             total.counted = True
         received = {"bytes_down": INDEX_BYTES * total.round.size}
-        _charge_opening(run, message, total.round, records, received)
+        _charge_release(run, message, total.round, records, received)
 
-    _open_parted(run, total, open_sum, first=spoilt)
+    _release_parted(run, total, release_sum, first=spoilt)
 
 
 def _open_order(run: Coordination, total: PartedSum, records: list[Record], *, spoilt: int | None) -> None:
     """The cluster's new order, without those who spoilt its model; without one the old one stays."""
     try:
-        open_ranking(run, total, records, spoilt=spoilt)
+        release_ranking(run, total, records, spoilt=spoilt)
     except (Refused, Rejected) as error:
         records[-1]["no_new_order"] = str(error)
         _LOG.warning("round %d, cluster %d keeps its order: %s", total.round.number - 1, total.round.cluster, error)
 
 
-def _open_model(run: Coordination, state: RunState, closed: Closed) -> None:
+def _release_model(run: Coordination, state: RunState, closed: Closed) -> None:
     round_ = run.describe(state, closed.cluster, closed.number, "model", closed.attempt, members=closed.members)
-    _charge_opening(run, closed.model, round_, closed.records, {"bytes_down": _VALUE_BYTES * round_.size})
+    _charge_release(run, closed.model, round_, closed.records, {"bytes_down": _VALUE_BYTES * round_.size})
     run.observer.released(round_, closed.model)
 
 
-def _charge_opening(
+def _charge_release(
     run: Coordination, aggregate: bytes, round_: Round, records: list[Record], received: Record
 ) -> None:
-    """Have a sum opened; whoever opens it is charged with that, and every member with what it receives."""
+    """Have a sum released; whoever opens it is charged with that, and every member with what it receives."""
     start, work = time.perf_counter(), work_seconds()
-    cost = run.keyservice.open(aggregate, round_).cost
-    took: Record = {"open_seconds": time.perf_counter() - start}
+    cost = run.keyservice.release(aggregate, round_).cost
+    took: Record = {"release_seconds": time.perf_counter() - start}
     if cost is not None:  # the key server is in this process
         took = {
-            "open_seconds": max(0.0, work_seconds() - work - cost.total_seconds),
+            "release_seconds": max(0.0, work_seconds() - work - cost.total_seconds),
             "decrypt_seconds": cost.seconds.get("decrypt", 0.0),
             "decrypted_blocks": cost.blocks.get("decrypt", 0),
         }
@@ -272,20 +274,20 @@ def _charge_opening(
         grow(record, received)
 
 
-def _open_again(run: Coordination, state: RunState, closed: Closed) -> None:
+def _release_again(run: Coordination, state: RunState, closed: Closed) -> None:
     """Hand in what a coordinator that was ended had closed; without a new order the old one stays."""
-    _open_model(run, state, closed)
+    _release_model(run, state, closed)
     if closed.sensitivity is not None:
         number, attempt = closed.number + 1, closed.attempt
         after = run.describe(state, closed.cluster, number, "sensitivity", attempt, members=closed.members)
         try:
-            run.keyservice.open(closed.sensitivity, after)
+            run.keyservice.release(closed.sensitivity, after)
         except Refused as error:
             closed.records[-1]["no_new_order"] = str(error)
             _LOG.warning("round %d, cluster %d keeps its order: %s", closed.number, closed.cluster, error)
 
 
-def _opened_before(cluster: int, number: int, attempt: int) -> Closed:
-    """What stands for a sum that was opened though its answer got lost; its records are lost, too."""
+def _released_before(cluster: int, number: int, attempt: int) -> Closed:
+    """What stands for a sum that was released though its answer got lost; its records are lost, too."""
     server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": "real", "records_lost": True}
     return Closed(cluster, number, attempt - 1, b"", None, [server], [])

@@ -24,9 +24,9 @@ from sensecrypt.coordinator.registry import Registry
 from sensecrypt.coordinator.rounds import play_round
 from sensecrypt.errors import InvalidInput
 from sensecrypt.keyservice.port import AggregatorKeyService, VolatileKeyService
-from sensecrypt.protocol.sumrules import SumRules
+from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.simulation.clock import SETUP, Prices
+from sensecrypt.simulation.clock import SETUP, CostModel
 
 _LOG = logging.getLogger("sensecrypt.coordinator")
 OnRound = Callable[[int, list[Record]], None]
@@ -42,7 +42,7 @@ def run(
     patience: Patience,
     observer: Observer | None = None,
     volatile: VolatileKeyService | None = None,
-    prices: Prices | None = None,
+    cost_model: CostModel | None = None,
     on_round: OnRound | None = None,
 ) -> tuple[Coordination, RunState]:
     """Play a run, or continue the one that is in `folder`.
@@ -57,7 +57,7 @@ def run(
         observer: sees what passes; None: nobody.
         volatile: the key service, if it ends with this process: the checkpoint keeps its state, and choices that are
             random in a fleet follow from the run's seed.
-        prices: what cryptography is charged with in a calibrated run; None: as measured.
+        cost_model: what cryptography is charged with in a calibrated run; None: as measured.
         on_round: called after each round with its number and records.
     """
     rules = _require_registered(keyservice.run(name), config, name)
@@ -74,7 +74,7 @@ def run(
         observer=observer or Observer(),
         durable=volatile is None,
         seeded=volatile is not None,
-        prices=prices,
+        cost_model=cost_model,
     )
     state = _begin_or_resume(coordination, volatile)
     coordination = replace(coordination, config=replace(folder.read_config(), rounds=config.rounds))
@@ -98,9 +98,12 @@ def run(
     return coordination, state
 
 
-def _require_registered(described: Mapping[str, Any], config: RunConfig, name: str) -> SumRules:
+def _require_registered(described: Mapping[str, Any], config: RunConfig, name: str) -> ReleaseRules:
     """The release rules of a run that is registered as it is configured; else `InvalidInput`."""
-    names, rules = described["names"], SumRules(**{each.name: described[each.name] for each in fields(SumRules)})
+    names, rules = (
+        described["names"],
+        ReleaseRules(**{each.name: described[each.name] for each in fields(ReleaseRules)}),
+    )
     if sorted(map(int, names)) != list(range(config.clients)):
         problem = f"is {config.clients}, the key service knows {len(names)} members of run {name}"
         raise InvalidInput("clients", problem, "register the run with as many, numbered from 0")
@@ -143,8 +146,8 @@ def _end_round(
 ) -> None:
     """Write the round down; a coordinator that is killed from now on continues after it."""
     folder, number = coordination.folder, state.next_round - 1
-    if coordination.prices is not None:
-        records[:] = [coordination.prices.charge_present(record) for record in records]
+    if coordination.cost_model is not None:
+        records[:] = [coordination.cost_model.charge_present(record) for record in records]
     coordination.observer.end_of_round(number, state.labels.tolist(), records)
     folder.append([*records, *({"round": number, **each} for each in coordination.registry.take_refusals())])
     _save(coordination, state, volatile)
@@ -159,7 +162,7 @@ def _restore(
     volatile: VolatileKeyService, kept: Mapping[str, npt.NDArray[Any]], run: Coordination, state: RunState
 ) -> None:
     """Give a key service in this process back what it knew after the last complete round."""
-    forget_closed(run.folder)  # its receipts are gone: what was not complete is played again
+    forget_closed(run.folder)  # its tags are gone: what was not complete is played again
     latest = {}
     for cluster in range(state.clusters):
         start = state.start(cluster)

@@ -110,10 +110,10 @@ def _holds_ints(values: object) -> bool:
 def pack(ints: npt.NDArray[np.int64], *, slot_bits: int, slots: int) -> list[mpz]:
     """One signed plaintext for every `slots` integers, the last one filled up with zeros."""
     rows = -(-ints.size // slots)
-    padded = np.zeros(rows * slots, dtype=np.uint64)
-    padded[: ints.size] = ints.view(np.uint64)
-    padded += np.uint64(2 ** (slot_bits - 1))  # wraps: every slot is now an unsigned digit
-    digits = padded.astype(f"<u{slot_bits // 8}").tobytes()
+    blinded = np.zeros(rows * slots, dtype=np.uint64)
+    blinded[: ints.size] = ints.view(np.uint64)
+    blinded += np.uint64(2 ** (slot_bits - 1))  # wraps: every slot is now an unsigned digit
+    digits = blinded.astype(f"<u{slot_bits // 8}").tobytes()
     width = slots * slot_bits // 8
     offset = _halves(slot_bits, slots)
     return [mpz.from_bytes(digits[i : i + width], "little") - offset for i in range(0, rows * width, width)]

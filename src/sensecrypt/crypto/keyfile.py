@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sensecrypt.crypto import publicfile
-from sensecrypt.crypto.passphrase import phrase_bytes, sealed, unsealed
+from sensecrypt.crypto.passphrase import decrypted_at_rest, encrypted_at_rest, phrase_bytes
 from sensecrypt.crypto.scheme import StorablePublicKey, StorableSecretKey
 from sensecrypt.crypto.secretschemes import SECRET_SCHEMES, secret_scheme_of
 from sensecrypt.errors import KeyFileError
@@ -23,7 +23,7 @@ def write_secret(path: Path | str, key: StorableSecretKey, passphrase: str, *, f
     phrase_bytes(passphrase)
     publicfile.refuse_existing(path, force)
     fields = {"format": publicfile.SECRET_FORMAT, "version": publicfile.VERSION, **publicfile.public_fields(key.public)}
-    publicfile.write_fields(path, sealed(fields, _secret_bytes(key), passphrase), mode=0o600, force=force)
+    publicfile.write_fields(path, encrypted_at_rest(fields, _secret_bytes(key), passphrase), mode=0o600, force=force)
 
 
 def read_secret(path: Path | str, passphrase: str) -> StorableSecretKey:
@@ -32,7 +32,7 @@ def read_secret(path: Path | str, passphrase: str) -> StorableSecretKey:
     fields = publicfile.read_fields(path)
     if fields.get("format") != publicfile.SECRET_FORMAT:
         raise KeyFileError(str(path), "holds no secret key", "pass the file that `sensecrypt keys generate` wrote")
-    secret = unsealed(path, fields, passphrase)
+    secret = decrypted_at_rest(path, fields, passphrase)
     return _secret_key(path, publicfile.public_key(path, fields), secret)
 
 

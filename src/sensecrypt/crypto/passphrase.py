@@ -23,7 +23,7 @@ _MAX_MEMORY, _MAX_R, _MAX_P = 256 * 2**20, 16, 4  # a file must not take its rea
 MIN_PASSPHRASE = 8
 
 
-def sealed(fields: dict[str, Any], secret: bytes, passphrase: str) -> dict[str, Any]:
+def encrypted_at_rest(fields: dict[str, Any], secret: bytes, passphrase: str) -> dict[str, Any]:
     """`fields` in the clear and authenticated, with `secret` encrypted under `passphrase` beside them."""
     phrase = phrase_bytes(passphrase)
     if len(passphrase) < MIN_PASSPHRASE:
@@ -35,8 +35,8 @@ def sealed(fields: dict[str, Any], secret: bytes, passphrase: str) -> dict[str, 
     return {**fields, "secret": ciphertext.hex()}
 
 
-def unsealed(path: Path | str, fields: dict[str, Any], passphrase: str) -> bytes:
-    """The inverse of `sealed`: the secret."""
+def decrypted_at_rest(path: Path | str, fields: dict[str, Any], passphrase: str) -> bytes:
+    """The inverse of `encrypted_at_rest`: the secret."""
     phrase, fields = phrase_bytes(passphrase), dict(fields)
     try:
         ciphertext = bytes.fromhex(fields.pop("secret"))

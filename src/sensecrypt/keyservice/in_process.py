@@ -19,11 +19,11 @@ from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.answers import Acknowledgement
 from sensecrypt.protocol.keyserver import KeyServer
-from sensecrypt.protocol.ledger import Ranking
+from sensecrypt.protocol.ledger import ImportanceOrder
 from sensecrypt.protocol.places import Place, place_of
+from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.roundtasks import RoundTask
-from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.protocol.updates import FEDAVG, moved_after
 
 Vector = npt.NDArray[np.float32]
@@ -40,7 +40,7 @@ class InProcessKeyService:
         public: EncryptionKey,
         *,
         clients: int,
-        rules: SumRules,
+        rules: ReleaseRules,
         first: npt.NDArray[np.bool_] | None,
         slot_order: bool,
         workers: int,
@@ -64,7 +64,7 @@ class InProcessKeyService:
         self._samples: dict[int, int] = {}
         self._rounds: dict[Place, Round] = {}
         self._moved: dict[int, tuple[Place | None, Vector]] = {}  # by cluster, after its latest round
-        self._rankings: dict[int, Ranking] = {}
+        self._rankings: dict[int, ImportanceOrder] = {}
 
     # What the aggregator asks for.
 
@@ -90,24 +90,24 @@ class InProcessKeyService:
         }
         self._rounds = {**kept, place_of(round_): round_}
 
-    def receipts(self, round_: Round) -> list[int]:
-        """Whose receipts have arrived; where clients share the key there are none, and nobody is missed."""
-        return self._server.signed(round_)
+    def tags(self, round_: Round) -> list[int]:
+        """Whose tags have arrived; where clients share the key there are none, and nobody is missed."""
+        return self._server.tagged(round_)
 
-    def open(self, aggregate: bytes, round_: Round) -> Acknowledgement:
+    def release(self, aggregate: bytes, round_: Round) -> Acknowledgement:
         """Decrypt, verify, and keep what members may fetch."""
-        opened = self._server.open(aggregate, round_, workers=self._workers)
+        released = self._server.release(aggregate, round_, workers=self._workers)
         if round_.purpose == "sensitivity":
-            ranking = self._server.ranking_from(round_, opened, first=self._first)
+            ranking = self._server.ranking_from(round_, released, first=self._first)
             self._rankings[round_.cluster] = ranking
             if self.slot_order:
                 self._server.keep_ranking(round_, ranking)
         else:
             _, before = self._moved.get(round_.cluster, (None, None))
             state = self._rule_states.get(round_.cluster, {})
-            moved, state = moved_after(before, opened, round_, rule=self._rule, state=state)
+            moved, state = moved_after(before, released, round_, rule=self._rule, state=state)
             self._moved[round_.cluster], self._rule_states[round_.cluster] = (place_of(round_), moved), state
-        return Acknowledgement(opened.contributors, opened.weight, opened.cost)
+        return Acknowledgement(released.contributors, released.weight, released.cost)
 
     # What one client asks for.
 
@@ -128,7 +128,7 @@ class InProcessKeyService:
         """How far a cluster has moved; None: it has not."""
         return self._moved[cluster][1] if cluster in self._moved else None
 
-    def ranking(self, cluster: int) -> Ranking | None:
+    def ranking(self, cluster: int) -> ImportanceOrder | None:
         """A cluster's latest order."""
         return self._rankings.get(cluster)
 
@@ -156,7 +156,7 @@ class InProcessKeyService:
         for name in state:
             kind, _, number = name.partition("-")
             if kind == "order":
-                ranking = Ranking(state[name], state[f"profile-{number}"])
+                ranking = ImportanceOrder(state[name], state[f"profile-{number}"])
                 self._rankings[int(number)] = ranking
                 if self.slot_order:
                     self._server.restore_order(run, int(number), ranking.order, ranking.profile)
@@ -181,7 +181,7 @@ class ClientView:
         """The first report counts."""
         self._service._samples.setdefault(self._number, samples)
 
-    def turn_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
+    def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
         """The sketch, rotated."""
         return self._service._server.turn(run, row)
 
@@ -190,18 +190,18 @@ class ClientView:
         service, round_ = self._service, self._service._round(place, self._number)
         ranking = service.ranking(place.cluster) if place.purpose == "model" else None
         after = service._rounds.get(replace(place, number=place.number + 1, purpose="sensitivity"))
-        seed = service._server.receipt_seed
+        seed = service._server.tag_seed
         if place.purpose != "model" or after is None:
             return RoundTask(round_, seed(round_), ranking)
         return RoundTask(round_, seed(round_), ranking, after, seed(after))
 
-    def send_receipt(self, receipt: bytes, round_: Round) -> None:
-        """Hand in a receipt."""
-        self._service._server.take_receipt(receipt, round_, sender=self._number)
+    def send_tag(self, tag: bytes, round_: Round) -> None:
+        """Hand in a tag."""
+        self._service._server.take_tag(tag, round_, sender=self._number)
 
     def moved(self, place: Place, size: int) -> Vector:  # noqa: ARG002 (a service elsewhere is not believed)
         """How far this client's cluster has moved."""
         at, moved = self._service._moved.get(place.cluster, (None, None))
         if moved is None or at != place:
-            raise Rejected("this round has no opened model", code="not-opened")
+            raise Rejected("this round has no released model", code="not-released")
         return moved

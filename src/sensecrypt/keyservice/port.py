@@ -31,10 +31,10 @@ class AggregatorKeyService(Protocol):
     def register_round(self, round_: Round) -> None:
         """Announce a round and its members."""
 
-    def receipts(self, round_: Round) -> list[int]:
-        """Whose receipts have arrived."""
+    def tags(self, round_: Round) -> list[int]:
+        """Whose tags have arrived."""
 
-    def open(self, aggregate: bytes, round_: Round) -> Acknowledgement:
+    def release(self, aggregate: bytes, round_: Round) -> Acknowledgement:
         """Have a sum decrypted and verified."""
 
 
@@ -50,14 +50,14 @@ class ClientKeyService(Protocol):
     def tell_samples(self, run: str, samples: int) -> None:
         """Report how many samples this client has; the first report counts."""
 
-    def turn_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
+    def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
         """This client's sketch as the aggregator may have it."""
 
     def task(self, place: Place) -> RoundTask:
         """What this client needs for its part in a round."""
 
-    def send_receipt(self, receipt: bytes, round_: Round) -> None:
-        """Hand in this client's receipt."""
+    def send_tag(self, tag: bytes, round_: Round) -> None:
+        """Hand in this client's tag."""
 
     def moved(self, place: Place, size: int) -> npt.NDArray[np.float32]:
         """How far this client's cluster has moved after a round."""

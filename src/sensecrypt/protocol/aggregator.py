@@ -7,10 +7,10 @@ import numpy.typing as npt
 
 from sensecrypt.crypto.scheme import Ciphertexts, EncryptionKey, multiplying
 from sensecrypt.errors import InvalidCiphertext, Rejected
+from sensecrypt.protocol.blinding import wrap
 from sensecrypt.protocol.costs import Cost
+from sensecrypt.protocol.integrity import TagOffset
 from sensecrypt.protocol.messages import Aggregate, Upload
-from sensecrypt.protocol.pads import wrap
-from sensecrypt.protocol.receipts import TagBlinding
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -28,7 +28,7 @@ class RoundSum:
         self._multiply = None if round_.factors is None else multiplying(public).multiply
         self._encrypted = public.accumulator(round_.blocks)
         self._plain = np.zeros(round_.size, dtype=np.int64)
-        self._blinding = TagBlinding()
+        self._tag_offset = TagOffset()
         self._contributors: set[int] = set()
         self._per_block = np.zeros(round_.blocks, dtype=np.int64)
         self.cost = Cost()
@@ -65,7 +65,7 @@ class RoundSum:
             except InvalidCiphertext as error:
                 raise Rejected(f"client {sender}: {error.problem}") from None
         self._plain[~upload.mask.to_array()] += factor * upload.plain
-        self._blinding = self._blinding.plus(upload.blinding, times=factor)
+        self._tag_offset = self._tag_offset.plus(upload.tag_offset, times=factor)
         self._per_block += flags
         self._contributors.add(sender)
         return upload
@@ -79,7 +79,7 @@ class RoundSum:
             with self.cost.of("add", rows.size):
                 self._encrypted.add(other._encrypted.result(rows), rows)
         self._plain += other._plain
-        self._blinding = self._blinding.plus(other._blinding)
+        self._tag_offset = self._tag_offset.plus(other._tag_offset)
         self._per_block += other._per_block
         self._contributors |= other._contributors
 
@@ -100,7 +100,7 @@ class RoundSum:
         if self._round.factors is not None:
             ciphertexts, common = self._with_plain(ciphertexts, union, common), union
         plain = wrap(self._plain[~common.to_array()], self._round)
-        return Aggregate(self.contributors, union, ciphertexts, common, plain, self._blinding)
+        return Aggregate(self.contributors, union, ciphertexts, common, plain, self._tag_offset)
 
     def _weighted(self, ciphertexts: Ciphertexts, factor: int) -> Ciphertexts:
         """The ciphertexts times the client's factor, in a round that has factors."""

@@ -1,6 +1,6 @@
 """What a key server answers: seeds, orders and models to clients, acknowledgements to the aggregator.
 
-An acknowledgement says that a sum was opened and whose uploads are in it, and nothing of the sum itself.
+An acknowledgement says that a sum was released and whose uploads are in it, and nothing of the sum itself.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from sensecrypt import checks
 from sensecrypt.algo.sketching import MOST_TURNED
 from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.protocol.costs import Cost
-from sensecrypt.protocol.envelope import seal, unseal
-from sensecrypt.protocol.ledger import Ranking
-from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.envelope import parse, serialize
+from sensecrypt.protocol.ledger import ImportanceOrder
+from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
 
 _LONGEST = 100.0  # of a sketch: those of real vectors have about 1
@@ -26,7 +26,7 @@ _RANKING: _Tensors = {"order": (np.dtype("<u4"), 1), "profile": (np.dtype("<f8")
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """A sum was opened.
+    """A sum was released.
 
     Attributes:
         contributors: whose uploads are in it.
@@ -40,53 +40,53 @@ class Acknowledgement:
 
     def to_bytes(self) -> bytes:
         """The message."""
-        return seal("acknowledgement", _contribution(self.contributors, self.weight), {})
+        return serialize("acknowledgement", _contribution(self.contributors, self.weight), {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Acknowledgement:
         """Read a message, or raise `Rejected`."""
-        fields, _ = unseal(data, "acknowledgement", header={"contributors": str, "weight": str}, tensors={})
+        fields, _ = parse(data, "acknowledgement", header={"contributors": str, "weight": str}, tensors={})
         return cls(*_read_contribution(fields["contributors"], fields["weight"]))
 
 
-def seal_sketch(row: checks.FloatVector) -> bytes:
+def serialize_sketch(row: checks.FloatVector) -> bytes:
     """A client's sketch as it travels to be turned, and back."""
-    return seal("sketch", {}, {"row": row.astype("<f8")})
+    return serialize("sketch", {}, {"row": row.astype("<f8")})
 
 
 def read_sketch(data: bytes) -> checks.FloatVector:
     """The sketch in such a message."""
-    _, arrays = unseal(data, "sketch", header={}, tensors={"row": (np.dtype("<f8"), 1)})
+    _, arrays = parse(data, "sketch", header={}, tensors={"row": (np.dtype("<f8"), 1)})
     row = arrays["row"]
     if not 1 <= row.size <= MOST_TURNED or not np.linalg.norm(row) <= _LONGEST:
         raise Rejected("an impossible sketch")
     return row
 
 
-def seal_ranking(ranking: Ranking) -> bytes:
+def serialize_importance_order(ranking: ImportanceOrder) -> bytes:
     """A cluster's order as it travels to a member: four bytes a parameter, and its profile."""
     tensors = {"order": ranking.order.astype("<u4"), "profile": ranking.profile.astype("<f8")}
-    return seal("ranking", {}, tensors)
+    return serialize("ranking", {}, tensors)
 
 
-def read_ranking(data: bytes) -> Ranking:
+def read_importance_order(data: bytes) -> ImportanceOrder:
     """The order in such a message."""
-    _, arrays = unseal(data, "ranking", header={}, tensors=_RANKING)
+    _, arrays = parse(data, "ranking", header={}, tensors=_RANKING)
     try:
         order = checks.permutation("order", arrays["order"].astype(np.int64), arrays["order"].size)
-        return Ranking(order, checks.finite_vector("profile", arrays["profile"]))
+        return ImportanceOrder(order, checks.finite_vector("profile", arrays["profile"]))
     except InvalidInput as error:
         raise Rejected(f"an impossible order: {error.problem}") from None
 
 
-def seal_moved(moved: npt.NDArray[np.float32]) -> bytes:
+def serialize_moved(moved: npt.NDArray[np.float32]) -> bytes:
     """How far a cluster has moved, as it travels to a member: not who contributed, nor with which weight."""
-    return seal("moved", {}, {"moved": moved.astype("<f4")})
+    return serialize("moved", {}, {"moved": moved.astype("<f4")})
 
 
 def read_moved(data: bytes, size: int) -> npt.NDArray[np.float32]:
     """The numbers in such a message, `size` of them and finite."""
-    _, arrays = unseal(data, "moved", header={}, tensors={"moved": (np.dtype("<f4"), 1)})
+    _, arrays = parse(data, "moved", header={}, tensors={"moved": (np.dtype("<f4"), 1)})
     if arrays["moved"].size != size:
         raise Rejected(f"{arrays['moved'].size:,} values, the model has {size:,}")
     if not np.isfinite(arrays["moved"]).all():
@@ -94,21 +94,21 @@ def read_moved(data: bytes, size: int) -> npt.NDArray[np.float32]:
     return arrays["moved"].astype(np.float32)
 
 
-def seal_opened(opened: Opened, round_: Round) -> bytes:
-    """A cluster's opened sum as the key server keeps it: values in their slot's width, as uploads have them."""
-    values = opened.values.astype(f"<i{round_.profile.slot_bits // 8}")
-    return seal("opened", _contribution(opened.contributors, opened.weight), {"values": values})
+def serialize_released(released: ReleasedSum, round_: Round) -> bytes:
+    """A cluster's released sum as the key server keeps it: values in their slot's width, as uploads have them."""
+    values = released.values.astype(f"<i{round_.profile.slot_bits // 8}")
+    return serialize("released", _contribution(released.contributors, released.weight), {"values": values})
 
 
-def read_opened(data: bytes, round_: Round) -> Opened:
+def read_released(data: bytes, round_: Round) -> ReleasedSum:
     """The sum in such a message."""
     kind = np.dtype(f"<i{round_.profile.slot_bits // 8}")
     header = {"contributors": str, "weight": str}
-    fields, arrays = unseal(data, "opened", header=header, tensors={"values": (kind, 1)})
+    fields, arrays = parse(data, "released", header=header, tensors={"values": (kind, 1)})
     if arrays["values"].size != round_.size:
         raise Rejected(f"a sum of {arrays['values'].size:,} values, the model has {round_.size:,}")
     contributors, weight = _read_contribution(fields["contributors"], fields["weight"])
-    return Opened(arrays["values"].astype(np.int64), weight, contributors)
+    return ReleasedSum(arrays["values"].astype(np.int64), weight, contributors)
 
 
 def _contribution(contributors: tuple[int, ...], weight: float) -> dict[str, str | int]:

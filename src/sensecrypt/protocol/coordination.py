@@ -13,18 +13,18 @@ import numpy as np
 from sensecrypt import checks
 from sensecrypt.algo.sketching import SEED_BYTES
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.envelope import seal, unseal
+from sensecrypt.protocol.envelope import parse, serialize
 
 _SECONDS = {
     *("train_seconds", "sensitivity_seconds", "pass_seconds", "select_seconds"),
-    *("seal_seconds", "encrypt_seconds", "ahead_seconds"),
-    *("order_seal_seconds", "order_encrypt_seconds", "order_ahead_seconds"),
+    *("protect_seconds", "encrypt_seconds", "ahead_seconds"),
+    *("order_protect_seconds", "order_encrypt_seconds", "order_ahead_seconds"),
 }
 _COUNTS = {"bytes_up", "bytes_down", "encrypted_blocks", "order_blocks"}
 _SHARES = {"encrypted_share", "coverage", "budget", "accuracy"}
 _MOST_SECONDS, _MOST, _MOST_BITS = 1e6, 2**40, 64.0
-_SEALING = {"seal_seconds", "encrypt_seconds", "encrypted_blocks", "ahead_seconds"}
-_ORDERING = {"order_seal_seconds", "order_encrypt_seconds", "order_blocks", "order_ahead_seconds"}
+_SEALING = {"protect_seconds", "encrypt_seconds", "encrypted_blocks", "ahead_seconds"}
+_ORDERING = {"order_protect_seconds", "order_encrypt_seconds", "order_blocks", "order_ahead_seconds"}
 NEEDED = {  # what a reply of each kind must tell: budgets and tables are made of it
     "enrol": set[str](),
     "rank": {"sensitivity_seconds", "bytes_up", *_ORDERING},
@@ -61,12 +61,12 @@ class Challenge:
 
     def to_bytes(self) -> bytes:
         """The message."""
-        return seal("challenge", {"nonce": self.nonce}, {})
+        return serialize("challenge", {"nonce": self.nonce}, {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Challenge:
         """Read a message, or raise `Rejected`."""
-        fields, _ = unseal(data, "challenge", header={"nonce": str}, tensors={})
+        fields, _ = parse(data, "challenge", header={"nonce": str}, tensors={})
         return cls(fields["nonce"])
 
 
@@ -82,12 +82,12 @@ class Invitation:
 
     def to_bytes(self) -> bytes:
         """The message."""
-        return seal("invitation", {"sketch_seed": self.sketch_seed.hex()}, {})
+        return serialize("invitation", {"sketch_seed": self.sketch_seed.hex()}, {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Invitation:
         """Read a message, or raise `Rejected`."""
-        fields, _ = unseal(data, "invitation", header={"sketch_seed": str}, tensors={})
+        fields, _ = parse(data, "invitation", header={"sketch_seed": str}, tensors={})
         try:
             seed = bytes.fromhex(fields["sketch_seed"])
         except ValueError:
@@ -121,12 +121,12 @@ class Enrolment:
         """The message."""
         optional = {name: _optional(getattr(self, name)) for name in ("clip", "cpus", "bandwidth")}
         header: Header = {"size": self.size, "initial": self.initial, **optional}
-        return seal("enrolment", header, {"row": self.row.astype("<f8")})
+        return serialize("enrolment", header, {"row": self.row.astype("<f8")})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Enrolment:
         """Read a message, or raise `Rejected`."""
-        fields, arrays = unseal(data, "enrolment", header=_ENROLMENT, tensors={"row": (np.dtype("<f8"), 1)})
+        fields, arrays = parse(data, "enrolment", header=_ENROLMENT, tensors={"row": (np.dtype("<f8"), 1)})
         device = {key: _read_optional(fields[key]) for key in ("cpus", "bandwidth")}
         clip = _read_optional(fields["clip"])
         if clip is not None and not 0 < clip <= _MOST_CLIP:
@@ -164,12 +164,12 @@ class Assignment:
         """The message."""
         start = "" if self.start is None else f"{self.start[0]},{self.start[1]}"
         header: Header = {"cluster": self.cluster, "number": self.number, "attempt": self.attempt, "start": start}
-        return seal("assignment", {**header, "budget": float(self.budget).hex(), "refresh": int(self.refresh)}, {})
+        return serialize("assignment", {**header, "budget": float(self.budget).hex(), "refresh": int(self.refresh)}, {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Assignment:
         """Read a message, or raise `Rejected`."""
-        fields, _ = unseal(data, "assignment", header=_ASSIGNMENT, tensors={})
+        fields, _ = parse(data, "assignment", header=_ASSIGNMENT, tensors={})
         try:
             number, attempt = map(int, fields["start"].split(",")) if fields["start"] else (-1, 0)
             budget = float.fromhex(fields["budget"])
@@ -183,12 +183,12 @@ class Assignment:
 
 def facts_to_bytes(facts: Record) -> bytes:
     """What a client's part of a round took, as a message."""
-    return seal("facts", {"facts": json.dumps(facts)}, {})
+    return serialize("facts", {"facts": json.dumps(facts)}, {})
 
 
 def facts_from_bytes(data: bytes, kind: str) -> Record:
     """All facts that a reply of this kind has, with possible values, or `Rejected`."""
-    fields, _ = unseal(data, "facts", header={"facts": str}, tensors={})
+    fields, _ = parse(data, "facts", header={"facts": str}, tensors={})
     try:
         facts: Any = json.loads(fields["facts"])
     except (ValueError, RecursionError):

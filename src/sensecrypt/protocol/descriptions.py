@@ -6,7 +6,7 @@ import numpy as np
 
 from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.envelope import seal, unseal
+from sensecrypt.protocol.envelope import parse, serialize
 from sensecrypt.protocol.round import Round
 
 _FIELDS = {
@@ -35,12 +35,12 @@ def describe_round(round_: Round) -> bytes:
     }
     clip = _WHOLE_MODELS if round_.clip is None else round_.clip.hex()
     fields = {**round_.header, "size": round_.size, "profile": round_.profile.name, "clip": clip}
-    return seal("round", fields, tensors)
+    return serialize("round", fields, tensors)
 
 
 def read_round(data: bytes) -> Round:
     """Read such a message, or raise `Rejected`."""
-    fields, arrays = unseal(data, "round", header=_FIELDS, tensors=_TENSORS)
+    fields, arrays = parse(data, "round", header=_FIELDS, tensors=_TENSORS)
     clients, weights = arrays["clients"], arrays["weights"]
     if clients.size != weights.size or clients.size == 0:
         raise Rejected("a round has members, each with one weight")

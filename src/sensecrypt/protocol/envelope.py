@@ -23,7 +23,7 @@ MAX_HEADER = 1 << 16
 Tensors = Mapping[str, npt.NDArray[Any]]
 
 
-def seal(kind: str, header: Mapping[str, str | int], tensors: Tensors) -> bytes:
+def serialize(kind: str, header: Mapping[str, str | int], tensors: Tensors) -> bytes:
     """One message."""
     fields = {
         "format": FORMAT,
@@ -34,7 +34,7 @@ def seal(kind: str, header: Mapping[str, str | int], tensors: Tensors) -> bytes:
     return _sorted_header(save({name: np.ascontiguousarray(each) for name, each in tensors.items()}, metadata=fields))
 
 
-def unseal(
+def parse(
     data: bytes, kind: str, *, header: Mapping[str, type], tensors: Mapping[str, tuple[npt.DTypeLike, int]]
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """The header and tensors of a message of this kind, and of no other shape.
@@ -45,7 +45,7 @@ def unseal(
         header: names and types (`int` or `str`) that it must have, all of them and no others.
         tensors: names, dtypes and numbers of dimensions, likewise.
     """
-    fields, arrays = unseal_any(data, kind)
+    fields, arrays = parse_any(data, kind)
     if fields.keys() != header.keys():
         raise Rejected(f"a {kind} message has the fields {', '.join(sorted(header))}")
     try:
@@ -60,7 +60,7 @@ def unseal(
     return parsed, arrays
 
 
-def unseal_any(data: bytes, kind: str) -> tuple[dict[str, str], dict[str, npt.NDArray[Any]]]:
+def parse_any(data: bytes, kind: str) -> tuple[dict[str, str], dict[str, npt.NDArray[Any]]]:
     """The header and tensors of a message of this kind, whatever they are: for files of our own making."""
     fields = _metadata(data)
     for name, value in {"format": FORMAT, "version": VERSION, "kind": kind}.items():

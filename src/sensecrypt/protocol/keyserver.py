@@ -1,6 +1,6 @@
 """The key server (the paper's DKMS): holds the secret key and decrypts only verified sums, each once.
 
-It also keeps what clients share and the aggregator must not know: the receipt seeds, and each cluster's order of the
+It also keeps what clients share and the aggregator must not know: the tag seeds, and each cluster's order of the
 parameters. And it turns sketches: it lacks their seed, which clients have from the aggregator, and the aggregator lacks
 the rotation. What it must remember is in a `Ledger`.
 """
@@ -15,22 +15,22 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.algo.ordering import descending_order
-from sensecrypt.algo.sketching import turn
+from sensecrypt.algo.sketching import rotate
 from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey, Ints
 from sensecrypt.errors import Rejected
+from sensecrypt.protocol.decryption import decrypt_aggregate
 from sensecrypt.protocol.groups import check_groups
-from sensecrypt.protocol.ledger import Ledger, MemoryLedger, Ranking
-from sensecrypt.protocol.messages import Aggregate, Receipt
-from sensecrypt.protocol.opened import Opened
-from sensecrypt.protocol.opening import open_aggregate
-from sensecrypt.protocol.receipts import PRIME, TagBlinding, receipt, signable
+from sensecrypt.protocol.integrity import PRIME, TagOffset, mac_tag, taggable
+from sensecrypt.protocol.ledger import ImportanceOrder, Ledger, MemoryLedger
+from sensecrypt.protocol.messages import Aggregate, Tag
+from sensecrypt.protocol.released import ReleasedSum
+from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.protocol.updates import within_clip
 
-MISMATCH = "the sum does not match the receipts: an upload is missing, doubled, altered or not clipped"
+MISMATCH = "the sum does not match the tags: an upload is missing, doubled, altered or not clipped"
 """All that is told about a sum that fails, whatever it decrypts to: more would answer questions about ciphertexts."""
-_RULES = SumRules()
+_RULES = ReleaseRules()
 
 
 class KeyServer:
@@ -39,7 +39,7 @@ class KeyServer:
     How often sums may fail is not its business, but that of whoever lets others ask: see `keyservice.http`.
     """
 
-    def __init__(self, secret: DecryptionKey, *, rules: SumRules = _RULES, ledger: Ledger | None = None) -> None:
+    def __init__(self, secret: DecryptionKey, *, rules: ReleaseRules = _RULES, ledger: Ledger | None = None) -> None:
         """A server for one key pair.
 
         Args:
@@ -58,11 +58,11 @@ class KeyServer:
 
     def turn(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
         """A client's sketch as the aggregator may have it: turned by a rotation that nobody else knows."""
-        return turn(row, seed=self._derive("turn", run))
+        return rotate(row, seed=self._derive("turn", run))
 
-    def receipt_seed(self, round_: Round) -> bytes:
-        """The clients' shared seed for one round's receipts."""
-        return self._derive("receipt", *map(str, round_.header.values()))
+    def tag_seed(self, round_: Round) -> bytes:
+        """The clients' shared seed for one round's tags."""
+        return self._derive("tag", *map(str, round_.header.values()))
 
     def order(self, run: str, cluster: int) -> checks.IntVector | None:
         """The cluster's order of the parameters: slot s holds parameter order[s]; None as long as there is none."""
@@ -74,57 +74,61 @@ class KeyServer:
         ranking = self._ledger.ranking(run, cluster)
         return None if ranking is None else ranking.profile
 
-    def take_receipt(self, data: bytes, round_: Round, *, sender: int) -> None:
-        """Keep one client's receipt; a second one of the same client is refused."""
-        message = Receipt.from_bytes(data, round_)
+    def take_tag(self, data: bytes, round_: Round, *, sender: int) -> None:
+        """Keep one client's tag; a second one of the same client is refused."""
+        message = Tag.from_bytes(data, round_)
         if message.client != sender or sender not in round_.weights:
-            raise Rejected(f"client {sender} sent a receipt that is not its own", code="not-a-member")
-        if not self._ledger.keep_receipt(round_, message):
-            raise Rejected(f"client {sender} has sent a receipt already", code="doubled-receipt")
+            raise Rejected(f"client {sender} sent a tag that is not its own", code="not-a-member")
+        if not self._ledger.keep_tag(round_, message):
+            raise Rejected(f"client {sender} has sent a tag already", code="doubled-tag")
 
-    def open(self, data: bytes, round_: Round, *, workers: int = 1) -> Opened:
+    def release(self, data: bytes, round_: Round, *, workers: int = 1) -> ReleasedSum:
         """Decrypt an aggregate after all checks that need no decryption, and verify it before giving it away."""
         aggregate = Aggregate.from_bytes(data, round_)
-        if self._ledger.was_opened(round_):
+        if self._ledger.was_released(round_):
             raise Rejected("this sum was decrypted already", code="already-decrypted")
-        receipts = self._ledger.receipts(round_)
-        self._check_contributors(aggregate.contributors, receipts, round_)
+        tags = self._ledger.tags(round_)
+        self._check_contributors(aggregate.contributors, tags, round_)
         ranking = self._ledger.ranking_of(round_) if round_.purpose == "model" else None
         order = None if ranking is None else ranking.order
-        given = [receipts[client] for client in aggregate.contributors]
-        pads = [each.pad for each in given if each.pad is not None]
-        decrypted = open_aggregate(aggregate, round_, self._secret, order, pads=pads, workers=workers)
+        given = [tags[client] for client in aggregate.contributors]
+        blindings = [each.blinding for each in given if each.blinding is not None]
+        decrypted = decrypt_aggregate(aggregate, round_, self._secret, order, blindings=blindings, workers=workers)
         encrypted, values, sound, cost = decrypted
-        sums = (encrypted, values, aggregate.blinding)
-        verified = _verifies(*sums, signed=given, round_=round_, seed=self.receipt_seed(round_)) and sound
+        sums = (encrypted, values, aggregate.tag_offset)
+        verified = _verifies(*sums, given=given, round_=round_, seed=self.tag_seed(round_)) and sound
         if not verified or not _ranks(values, round_):
-            raise Rejected(MISMATCH, code="receipts-mismatch")
-        opened = Opened(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)
-        if not within_clip(opened, round_):
-            raise Rejected(MISMATCH, code="receipts-mismatch")
-        self._ledger.keep_opened(round_, opened)
-        return opened
+            raise Rejected(MISMATCH, code="tags-mismatch")
+        released = ReleasedSum(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)
+        if not within_clip(released, round_):
+            raise Rejected(MISMATCH, code="tags-mismatch")
+        self._ledger.keep_released(round_, released)
+        return released
 
     def restore_order(self, run: str, cluster: int, order: checks.IntVector, profile: checks.FloatVector) -> None:
         """An order that was made before a restart, and its profile."""
         checked = checks.permutation("order", order, order.size)
-        self._ledger.keep_ranking(run, cluster, Ranking(checked, checks.sensitivity_vector("profile", profile)))
+        self._ledger.keep_ranking(run, cluster, ImportanceOrder(checked, checks.sensitivity_vector("profile", profile)))
 
-    def signed(self, round_: Round) -> list[int]:
-        """Whose receipts have arrived."""
-        return sorted(self._ledger.receipts(round_))
+    def tagged(self, round_: Round) -> list[int]:
+        """Whose tags have arrived."""
+        return sorted(self._ledger.tags(round_))
 
-    def set_order(self, round_: Round, sums: Opened, *, first: npt.NDArray[np.bool_] | None = None) -> checks.IntVector:
+    def set_order(
+        self, round_: Round, sums: ReleasedSum, *, first: npt.NDArray[np.bool_] | None = None
+    ) -> checks.IntVector:
         """The cluster's new order: descending mean sensitivity, after those parameters that must come `first`."""
         ranking = self.ranking_from(round_, sums, first=first)
         self.keep_ranking(round_, ranking)
         return ranking.order
 
-    def keep_ranking(self, round_: Round, ranking: Ranking) -> None:
+    def keep_ranking(self, round_: Round, ranking: ImportanceOrder) -> None:
         """Parameters of the round's cluster are in this order from now on."""
         self._ledger.keep_ranking(round_.run, round_.cluster, ranking)
 
-    def ranking_from(self, round_: Round, sums: Opened, *, first: npt.NDArray[np.bool_] | None = None) -> Ranking:
+    def ranking_from(
+        self, round_: Round, sums: ReleasedSum, *, first: npt.NDArray[np.bool_] | None = None
+    ) -> ImportanceOrder:
         """The order that these sums give; nothing is kept."""
         gains = np.maximum(sums.values, 0).astype(np.float64)
         order, _ = descending_order(gains)
@@ -132,9 +136,9 @@ class KeyServer:
             order = np.concatenate([order[first[order]], order[~first[order]]])
         blocks = np.arange(0, round_.size, round_.block)
         profile = np.add.reduceat(gains[order], blocks)
-        return Ranking(order, profile)
+        return ImportanceOrder(order, profile)
 
-    def _check_contributors(self, contributors: tuple[int, ...], receipts: Container[int], round_: Round) -> None:
+    def _check_contributors(self, contributors: tuple[int, ...], tags: Container[int], round_: Round) -> None:
         if len(set(contributors)) != len(contributors):
             raise Rejected("a contributor is counted twice", code="doubled-contributor")
         if not set(contributors) <= round_.weights.keys():
@@ -143,8 +147,8 @@ class KeyServer:
         if self._rules.fixed_groups:
             weights = {client: round_.weights[client] for client in contributors}
             check_groups(weights, self._ledger.released(round_.run, round_.purpose), self._rules.min_contributors)
-        if missing := [client for client in contributors if client not in receipts]:
-            raise Rejected(f"no receipt of client {missing[0]}", code="no-receipt")
+        if missing := [client for client in contributors if client not in tags]:
+            raise Rejected(f"no tag of client {missing[0]}", code="no-tag")
 
     def _derive(self, *purpose: str) -> bytes:
         return hmac.digest(self._ledger.root, "\x00".join(purpose).encode(), "sha256")
@@ -154,24 +158,24 @@ def _ranks(values: Ints, round_: Round) -> bool:
     """Whether an order can be made of these sums: sensitivities are not negative, and some of them are positive.
 
     Others come of a client that does not keep to the protocol, and are refused like whatever does not verify: it is
-    found as one whose receipts are wrong is found, and the cluster keeps its order.
+    found as one whose tags are wrong is found, and the cluster keeps its order.
     """
     return round_.purpose != "sensitivity" or bool((values.min() >= 0) & (values.max() > 0))
 
 
 def _verifies(
-    encrypted: Ints, values: Ints, blinding: TagBlinding, *, signed: Sequence[Receipt], round_: Round, seed: bytes
+    encrypted: Ints, values: Ints, tag_offset: TagOffset, *, given: Sequence[Tag], round_: Round, seed: bytes
 ) -> bool:
-    """Whether these are the sums that the receipts are for; takes as long whatever is wrong.
+    """Whether these are the sums that the tags are for; takes as long whatever is wrong.
 
     Where the aggregator multiplies, it also adds plain values into the ciphertexts. No parameter is then in both parts
     of the aggregate, nothing can be moved between them, and the check sum over everything is enough.
     """
-    small = signable(encrypted) & signable(values)
+    small = taggable(encrypted) & taggable(values)
     found = (
-        (receipt(encrypted, seed) + blinding.encrypted) % PRIME,
-        (receipt(values, seed) + blinding.whole) % PRIME,
+        (mac_tag(encrypted, seed) + tag_offset.encrypted) % PRIME,
+        (mac_tag(values, seed) + tag_offset.whole) % PRIME,
     )
-    tags = [(round_.factor(each.client) * each.encrypted, round_.factor(each.client) * each.value) for each in signed]
+    tags = [(round_.factor(each.client) * each.encrypted, round_.factor(each.client) * each.value) for each in given]
     expected = (sum(part for part, _ in tags) % PRIME, sum(whole for _, whole in tags) % PRIME)
     return small & (found[1] == expected[1]) & (round_.factors is not None or found[0] == expected[0])

@@ -1,6 +1,6 @@
 """What a key server must not forget, and where it is kept: in memory here, in a database in a service.
 
-Every method is atomic. A ledger that several threads use sees to it that of two receipts of one client, or two openings
+Every method is atomic. A ledger that several threads use sees to it that of two tags of one client, or two releases
 of one round, exactly one is kept.
 """
 
@@ -13,13 +13,13 @@ from typing import Protocol
 
 from sensecrypt import checks
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.messages import Receipt
-from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.messages import Tag
+from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
+class ImportanceOrder:
     """A cluster's order of the parameters.
 
     Attributes:
@@ -38,29 +38,29 @@ class Ledger(Protocol):
     def root(self) -> bytes:
         """What all seeds are derived from: 32 random bytes, always the same."""
 
-    def ranking(self, run: str, cluster: int) -> Ranking | None:
+    def ranking(self, run: str, cluster: int) -> ImportanceOrder | None:
         """The cluster's latest order, if it has one."""
 
-    def ranking_of(self, round_: Round) -> Ranking | None:
+    def ranking_of(self, round_: Round) -> ImportanceOrder | None:
         """The order that the members of this round were told."""
 
-    def keep_ranking(self, run: str, cluster: int, ranking: Ranking) -> None:
+    def keep_ranking(self, run: str, cluster: int, ranking: ImportanceOrder) -> None:
         """A new order for the cluster."""
 
-    def keep_receipt(self, round_: Round, receipt: Receipt) -> bool:
-        """Keep a client's receipt; False, and nothing is changed, if there is one already."""
+    def keep_tag(self, round_: Round, tag: Tag) -> bool:
+        """Keep a client's tag; False, and nothing is changed, if there is one already."""
 
-    def receipts(self, round_: Round) -> Mapping[int, Receipt]:
-        """All receipts of the round, by client; of a round that was opened, without their pads."""
+    def tags(self, round_: Round) -> Mapping[int, Tag]:
+        """All tags of the round, by client; of a round that was released, without their blinding seeds."""
 
-    def was_opened(self, round_: Round) -> bool:
+    def was_released(self, round_: Round) -> bool:
         """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
 
-    def keep_opened(self, round_: Round, opened: Opened) -> None:
-        """The round is opened from now on, and its pads are forgotten; `Rejected` if it was before."""
+    def keep_released(self, round_: Round, released: ReleasedSum) -> None:
+        """The round is released from now on, and its blinding seeds are forgotten; `Rejected` if it was before."""
 
     def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
-        """Of every sum of the run and purpose that was opened, in whatever cluster: its clients and their weights."""
+        """Of every sum of the run and purpose that was released, in whatever cluster: its clients and their weights."""
 
 
 class MemoryLedger:
@@ -69,54 +69,54 @@ class MemoryLedger:
     def __init__(self) -> None:
         """Empty; its root comes from the operating system."""
         self._root = secrets.token_bytes(32)
-        self._rankings: dict[tuple[str, int], Ranking] = {}
-        self._receipts: dict[tuple[str | int, ...], dict[int, Receipt]] = {}
-        self._opened: dict[tuple[str | int, ...], Mapping[int, float]] = {}
+        self._rankings: dict[tuple[str, int], ImportanceOrder] = {}
+        self._tags: dict[tuple[str | int, ...], dict[int, Tag]] = {}
+        self._released: dict[tuple[str | int, ...], Mapping[int, float]] = {}
 
     @property
     def root(self) -> bytes:
         """What all seeds are derived from."""
         return self._root
 
-    def ranking(self, run: str, cluster: int) -> Ranking | None:
+    def ranking(self, run: str, cluster: int) -> ImportanceOrder | None:
         """The cluster's latest order, if it has one."""
         return self._rankings.get((run, cluster))
 
-    def ranking_of(self, round_: Round) -> Ranking | None:
+    def ranking_of(self, round_: Round) -> ImportanceOrder | None:
         """The latest: in one process, no order changes while a round goes on."""
         return self.ranking(round_.run, round_.cluster)
 
-    def keep_ranking(self, run: str, cluster: int, ranking: Ranking) -> None:
+    def keep_ranking(self, run: str, cluster: int, ranking: ImportanceOrder) -> None:
         """A new order for the cluster."""
         self._rankings[run, cluster] = ranking
 
-    def keep_receipt(self, round_: Round, receipt: Receipt) -> bool:
-        """Keep a client's receipt, if it is the first."""
-        kept = self._receipts.setdefault(_key(round_), {})
-        if receipt.client in kept:
+    def keep_tag(self, round_: Round, tag: Tag) -> bool:
+        """Keep a client's tag, if it is the first."""
+        kept = self._tags.setdefault(_key(round_), {})
+        if tag.client in kept:
             return False
-        kept[receipt.client] = receipt
+        kept[tag.client] = tag
         return True
 
-    def receipts(self, round_: Round) -> Mapping[int, Receipt]:
-        """All receipts of the round, by client."""
-        return self._receipts.get(_key(round_), {})
+    def tags(self, round_: Round) -> Mapping[int, Tag]:
+        """All tags of the round, by client."""
+        return self._tags.get(_key(round_), {})
 
-    def was_opened(self, round_: Round) -> bool:
+    def was_released(self, round_: Round) -> bool:
         """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
-        return _whatever_attempt(round_) in self._opened
+        return _whatever_attempt(round_) in self._released
 
-    def keep_opened(self, round_: Round, opened: Opened) -> None:
-        """The round is opened from now on, and the receipts of all its attempts are forgotten."""
-        if self.was_opened(round_):
+    def keep_released(self, round_: Round, released: ReleasedSum) -> None:
+        """The round is released from now on, and the tags of all its attempts are forgotten."""
+        if self.was_released(round_):
             raise Rejected("this sum was decrypted already", code="already-decrypted")
         done = _whatever_attempt(round_)
-        self._opened[done] = {client: round_.weights[client] for client in opened.contributors}
-        self._receipts = {key: kept for key, kept in self._receipts.items() if key[:-1] != done}
+        self._released[done] = {client: round_.weights[client] for client in released.contributors}
+        self._tags = {key: kept for key, kept in self._tags.items() if key[:-1] != done}
 
     def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
-        """The clients and weights of every sum of the run and purpose that was opened."""
-        return [weights for key, weights in self._opened.items() if (key[0], key[3]) == (run, purpose)]
+        """The clients and weights of every sum of the run and purpose that was released."""
+        return [weights for key, weights in self._released.items() if (key[0], key[3]) == (run, purpose)]
 
 
 def _key(round_: Round) -> tuple[str | int, ...]:

@@ -1,4 +1,4 @@
-"""What travels: uploads, receipts, aggregates. Each knows its bytes and refuses everything else.
+"""What travels: uploads, tags, aggregates. Each knows its bytes and refuses everything else.
 
 All positions are *slots*: the aggregator is not told which parameter a slot holds.
 """
@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from sensecrypt.crypto.scheme import Ciphertexts, Ints
 from sensecrypt.errors import MaskMismatch, Rejected
-from sensecrypt.protocol.envelope import seal, unseal
-from sensecrypt.protocol.pads import SEED_BYTES, Pad
-from sensecrypt.protocol.receipts import PRIME, TagBlinding
+from sensecrypt.protocol.blinding import SEED_BYTES, Blinding
+from sensecrypt.protocol.envelope import parse, serialize
+from sensecrypt.protocol.integrity import PRIME, TagOffset
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
 _ROUND_FIELDS = {"run": str, "round": int, "attempt": int, "cluster": int, "purpose": str}
-_BLINDING = (np.dtype("<u8"), 1)
+_TAG_OFFSET = (np.dtype("<u8"), 1)
 _BITS, _ROWS = (np.dtype(np.uint8), 1), (np.dtype(np.uint8), 2)
 
 
@@ -33,15 +33,15 @@ class Upload:
         client: who sent it.
         mask: which blocks are encrypted, in slot space.
         ciphertexts: one row for each of them.
-        plain: the fixed-point values of all other slots, ascending, padded or as they are.
-        blinding: of the client's tags, told to the aggregator alone.
+        plain: the fixed-point values of all other slots, ascending, blinded or as they are.
+        tag_offset: of the client's tags, told to the aggregator alone.
     """
 
     client: int
     mask: Mask
     ciphertexts: Ciphertexts
     plain: Ints
-    blinding: TagBlinding
+    tag_offset: TagOffset
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message: a prefix is one number, any other mask one bit a block; plain values take their slot's width."""
@@ -49,22 +49,22 @@ class Upload:
             "mask": _bits(self.mask),
             "ciphertexts": self.ciphertexts,
             "plain": _narrow(self.plain, round_),
-            "blinding": _blinding(self.blinding),
+            "tag_offset": _tag_offset(self.tag_offset),
         }
-        return seal("upload", {**round_.header, "client": self.client, "prefix": _prefix(self.mask)}, tensors)
+        return serialize("upload", {**round_.header, "client": self.client, "prefix": _prefix(self.mask)}, tensors)
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Upload:
         """Read a message of this round, or raise `Rejected`."""
         header = {**_ROUND_FIELDS, "client": int, "prefix": int}
-        tensors = {"mask": _BITS, "ciphertexts": _ROWS, "plain": (_value_type(round_), 1), "blinding": _BLINDING}
-        fields, arrays = unseal(data, "upload", header=header, tensors=tensors)
+        tensors = {"mask": _BITS, "ciphertexts": _ROWS, "plain": (_value_type(round_), 1), "tag_offset": _TAG_OFFSET}
+        fields, arrays = parse(data, "upload", header=header, tensors=tensors)
         _require_round(fields, round_)
         if fields["client"] not in round_.weights:
             raise Rejected(f"client {fields['client']} is no member of cluster {round_.cluster}")
         mask = _read_mask(fields["prefix"], arrays["mask"], round_)
         ciphertexts, plain = _read_values(arrays, round_, encrypted=mask, common=mask)
-        return cls(fields["client"], mask, ciphertexts, plain, _read_blinding(arrays["blinding"]))
+        return cls(fields["client"], mask, ciphertexts, plain, _read_tag_offset(arrays["tag_offset"]))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Aggregate:
         common: the intersection of their masks; where the aggregator multiplies, the union: what is not encrypted was
             added into the ciphertexts.
         plain: of all slots outside it, the sums over those who did not encrypt them, modulo the slot's width.
-        blinding: the sum of the contributors' blinding values, each times its client's factor.
+        tag_offset: the sum of the contributors' tag offsets, each times its client's factor.
     """
 
     contributors: tuple[int, ...]
@@ -86,7 +86,7 @@ class Aggregate:
     ciphertexts: Ciphertexts
     common: Mask
     plain: Ints
-    blinding: TagBlinding
+    tag_offset: TagOffset
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message."""
@@ -101,17 +101,17 @@ class Aggregate:
             "ciphertexts": self.ciphertexts,
             "common": _bits(self.common),
             "plain": _narrow(self.plain, round_),
-            "blinding": _blinding(self.blinding),
+            "tag_offset": _tag_offset(self.tag_offset),
         }
-        return seal("aggregate", header, tensors)
+        return serialize("aggregate", header, tensors)
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Aggregate:
         """Read a message of this round, or raise `Rejected`."""
         header = {**_ROUND_FIELDS, "contributors": str, "prefix": int, "common_prefix": int}
-        values = {"ciphertexts": _ROWS, "plain": (_value_type(round_), 1), "blinding": _BLINDING}
+        values = {"ciphertexts": _ROWS, "plain": (_value_type(round_), 1), "tag_offset": _TAG_OFFSET}
         tensors = {"mask": _BITS, "common": _BITS, **values}
-        fields, arrays = unseal(data, "aggregate", header=header, tensors=tensors)
+        fields, arrays = parse(data, "aggregate", header=header, tensors=tensors)
         _require_round(fields, round_)
         try:
             contributors = tuple(int(client) for client in fields["contributors"].split(","))
@@ -122,52 +122,54 @@ class Aggregate:
         if round_.factors is not None and (mask.flags != common.flags).any():
             raise Rejected("an aggregate with plain sums beside ciphertexts")
         ciphertexts, plain = _read_values(arrays, round_, encrypted=mask, common=common)
-        return cls(contributors, mask, ciphertexts, common, plain, _read_blinding(arrays["blinding"]))
+        return cls(contributors, mask, ciphertexts, common, plain, _read_tag_offset(arrays["tag_offset"]))
 
     def digest(self) -> bytes:
         """A hash of the content: equal sums are equal, however their messages order their header."""
         parts = (",".join(map(str, self.contributors)).encode(), self.mask.to_bits(), self.common.to_bits())
         digest = hashlib.sha256()
-        blinding = _blinding(self.blinding).tobytes()
-        for part in (*parts, self.ciphertexts.tobytes(), self.plain.tobytes(), blinding):
+        tag_offset = _tag_offset(self.tag_offset).tobytes()
+        for part in (*parts, self.ciphertexts.tobytes(), self.plain.tobytes(), tag_offset):
             digest.update(len(part).to_bytes(8, "little") + part)
         return digest.digest()
 
 
 @dataclass(frozen=True)
-class Receipt:
+class Tag:
     """What a client signs for, told to the key server alone.
 
     Attributes:
         client: who.
-        value: the check sum over all its values, blinded.
-        encrypted: the check sum over those that it encrypted, blinded. Without it, whoever adds could move a part of a
-            value from the ciphertexts to the rest, and learn from the answer whether one of them overflowed.
-        pad: what hides the part that it did not encrypt; None: nothing does, or there is no such part.
+        value: the check sum over all its values, plus an offset.
+        encrypted: the check sum over those that it encrypted, plus an offset. Without it, an aggregator could move a
+            part of a value from the ciphertexts to the rest, and learn from the answer whether one of them overflowed.
+        blinding: what hides the part that it did not encrypt; None: nothing does, or there is no such part.
     """
 
     client: int
     value: int
     encrypted: int
-    pad: Pad | None = None
+    blinding: Blinding | None = None
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message."""
-        seed, mask = (b"", Mask.prefix(0, size=1)) if self.pad is None else (self.pad.seed, self.pad.mask)
+        seed, mask = (
+            (b"", Mask.prefix(0, size=1)) if self.blinding is None else (self.blinding.seed, self.blinding.mask)
+        )
         sums = {"value": self.value, "encrypted": self.encrypted}
         header = {**round_.header, "client": self.client, **sums, "prefix": _prefix(mask)}
-        return seal("receipt", header, {"pad": np.frombuffer(seed, dtype=np.uint8), "mask": _bits(mask)})
+        return serialize("tag", header, {"blinding": np.frombuffer(seed, dtype=np.uint8), "mask": _bits(mask)})
 
     @classmethod
-    def from_bytes(cls, data: bytes, round_: Round) -> Receipt:
+    def from_bytes(cls, data: bytes, round_: Round) -> Tag:
         """Read a message of this round, or raise `Rejected`."""
         header = {**_ROUND_FIELDS, "client": int, "value": int, "encrypted": int, "prefix": int}
-        fields, arrays = unseal(data, "receipt", header=header, tensors={"pad": _BITS, "mask": _BITS})
+        fields, arrays = parse(data, "tag", header=header, tensors={"blinding": _BITS, "mask": _BITS})
         _require_round(fields, round_)
-        seed, mask = arrays["pad"].tobytes(), _read_mask(fields["prefix"], arrays["mask"], round_)
+        seed, mask = arrays["blinding"].tobytes(), _read_mask(fields["prefix"], arrays["mask"], round_)
         if len(seed) not in (0, SEED_BYTES) or (not seed and mask.blocks):
-            raise Rejected("a receipt with half a pad")
-        return cls(fields["client"], fields["value"], fields["encrypted"], Pad(seed, mask) if seed else None)
+            raise Rejected("a tag with half a blinding")
+        return cls(fields["client"], fields["value"], fields["encrypted"], Blinding(seed, mask) if seed else None)
 
 
 @dataclass(frozen=True)
@@ -184,13 +186,13 @@ class Proposal:
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message: four bytes a block."""
-        return seal("proposal", {**round_.header, "client": self.client}, {"blocks": self.blocks.astype("<u4")})
+        return serialize("proposal", {**round_.header, "client": self.client}, {"blocks": self.blocks.astype("<u4")})
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Proposal:
         """Read a message of this round, or raise `Rejected`."""
         header = {**_ROUND_FIELDS, "client": int}
-        fields, arrays = unseal(data, "proposal", header=header, tensors={"blocks": (np.dtype("<u4"), 1)})
+        fields, arrays = parse(data, "proposal", header=header, tensors={"blocks": (np.dtype("<u4"), 1)})
         _require_round(fields, round_)
         if fields["client"] not in round_.weights:
             raise Rejected(f"client {fields['client']} is no member of cluster {round_.cluster}")
@@ -208,14 +210,14 @@ def _narrow(values: Ints, round_: Round) -> npt.NDArray[Any]:
     return values.astype(_value_type(round_))
 
 
-def _blinding(blinding: TagBlinding) -> npt.NDArray[np.uint64]:
-    return np.array([blinding.whole, blinding.encrypted], dtype="<u8")
+def _tag_offset(tag_offset: TagOffset) -> npt.NDArray[np.uint64]:
+    return np.array([tag_offset.whole, tag_offset.encrypted], dtype="<u8")
 
 
-def _read_blinding(numbers: npt.NDArray[Any]) -> TagBlinding:
+def _read_tag_offset(numbers: npt.NDArray[Any]) -> TagOffset:
     if numbers.shape != (2,) or int(numbers.max()) >= PRIME:
-        raise Rejected("an impossible blinding of tags")
-    return TagBlinding(int(numbers[0]), int(numbers[1]))
+        raise Rejected("an impossible offset of tags")
+    return TagOffset(int(numbers[0]), int(numbers[1]))
 
 
 def _prefix(mask: Mask) -> int:

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.answers import read_ranking, seal_ranking
+from sensecrypt.protocol.answers import read_importance_order, serialize_importance_order
 from sensecrypt.protocol.descriptions import describe_round, read_round
-from sensecrypt.protocol.envelope import seal, unseal_any
-from sensecrypt.protocol.ledger import Ranking
+from sensecrypt.protocol.envelope import parse_any, serialize
+from sensecrypt.protocol.ledger import ImportanceOrder
 from sensecrypt.protocol.round import Round
 
 _SEED_BYTES = 32
@@ -23,15 +23,15 @@ class RoundTask:
 
     Attributes:
         round: as it was registered.
-        seed: of its receipts.
+        seed: of its tags.
         ranking: the order of the parameters that holds for it, if there is one.
         after: the round of sensitivities that goes with it, if a new order is due.
-        after_seed: of that round's receipts.
+        after_seed: of that round's tags.
     """
 
     round: Round
     seed: bytes = field(repr=False)
-    ranking: Ranking | None = field(default=None, repr=False)
+    ranking: ImportanceOrder | None = field(default=None, repr=False)
     after: Round | None = None
     after_seed: bytes = field(default=b"", repr=False)
 
@@ -39,22 +39,22 @@ class RoundTask:
         """The message."""
         parts = {"round": describe_round(self.round), "seed": self.seed}
         if self.ranking is not None:
-            parts["ranking"] = seal_ranking(self.ranking)
+            parts["ranking"] = serialize_importance_order(self.ranking)
         if self.after is not None:
             parts |= {"after": describe_round(self.after), "after_seed": self.after_seed}
-        return seal("task", {}, {name: np.frombuffer(data, dtype=np.uint8) for name, data in parts.items()})
+        return serialize("task", {}, {name: np.frombuffer(data, dtype=np.uint8) for name, data in parts.items()})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RoundTask:
         """Read a message, or raise `Rejected`."""
-        _, arrays = unseal_any(data, "task")
+        _, arrays = parse_any(data, "task")
         if not {"round", "seed"} <= set(arrays) <= {"round", "seed", "ranking", "after", "after_seed"}:
             raise Rejected("a task with other parts than tasks have")
         seed, after_seed = _seed(arrays["seed"]), b""
         after = None
         if "after" in arrays:
             after, after_seed = read_round(arrays["after"].tobytes()), _seed(arrays.get("after_seed"))
-        ranking = read_ranking(arrays["ranking"].tobytes()) if "ranking" in arrays else None
+        ranking = read_importance_order(arrays["ranking"].tobytes()) if "ranking" in arrays else None
         return cls(read_round(arrays["round"].tobytes()), seed, ranking, after, after_seed)
 
 

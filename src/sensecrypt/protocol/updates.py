@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.algo.serverupdates import ServerRule, State
-from sensecrypt.protocol.client import model_format
-from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.protection import model_format
+from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
 
 Vector = npt.NDArray[np.float32]
@@ -27,7 +27,7 @@ _ROUNDING = 1e-6
 
 def moved_after(
     before: Vector | None,
-    opened: Opened,
+    released: ReleasedSum,
     round_: Round,
     *,
     rule: ServerRule = FEDAVG,
@@ -37,12 +37,12 @@ def moved_after(
 
     Args:
         before: how far it had moved before; None: not at all.
-        opened: the round's sum.
+        released: the round's sum.
         round_: the round.
         rule: how the mean update moves the model.
         state: of the rule, after the round before.
     """
-    mean = model_format(round_).decode(opened.values, opened.weight)
+    mean = model_format(round_).decode(released.values, released.weight)
     after: dict[str, checks.FloatVector] = {}
     if round_.clip is not None:
         mean, after = rule.step(mean, state)
@@ -63,12 +63,12 @@ def model_from(initial: Vector, moved: Vector | None, clip: float | None) -> Vec
     return moved if clip is None else (initial.astype(np.float64) + moved).astype(np.float32)
 
 
-def within_clip(opened: Opened, round_: Round) -> bool:
+def within_clip(released: ReleasedSum, round_: Round) -> bool:
     """Whether clipped updates of these contributors can have this mean; always, where members send models."""
     if round_.clip is None or round_.purpose != "model":
         return True
     form = model_format(round_)
-    mean: checks.FloatVector = form.decode(opened.values, opened.weight)
-    steps = len(opened.contributors) * math.sqrt(round_.size) / 2  # each client rounds each value by half a step
-    rounding = math.ldexp(steps, -form.frac_bits) / min(1.0, opened.weight)
+    mean: checks.FloatVector = form.decode(released.values, released.weight)
+    steps = len(released.contributors) * math.sqrt(round_.size) / 2  # each client rounds each value by half a step
+    rounding = math.ldexp(steps, -form.frac_bits) / min(1.0, released.weight)
     return float(np.linalg.norm(mean)) <= round_.clip * (1 + _ROUNDING) + rounding

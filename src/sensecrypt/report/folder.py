@@ -199,8 +199,8 @@ def _kept_rows(path: Path) -> np.ndarray[Any, Any] | None:
     rows = []
     try:
         for file in sorted(files, key=lambda each: int(each.stem.rpartition("-")[2])):
-            with safe_open(file, framework="numpy") as opened:
-                rows.append(opened.get_tensor("row"))
+            with safe_open(file, framework="numpy") as released:
+                rows.append(released.get_tensor("row"))
         return np.array(rows) if rows else None
     except (OSError, ValueError, SafetensorError):
         return None

@@ -121,11 +121,11 @@ def _exposed(outcome: Outcome) -> list[str]:
     rest, uncovered = 1 - told["encrypted_share"], 1 - told["coverage"]
     sentences = ["Nothing travelled in the clear."]
     if rest > 0:
-        how = "Under pads, which the key server took off the sums" if outcome.config.padded else "In the clear"
+        how = "Under blindings, which the key server took off the sums" if outcome.config.blinded else "In the clear"
         sentences = [
             f"{how}: {percent(rest)} of the parameters, which hold {percent(max(0.0, uncovered))} of the sensitivity."
         ]
-    lonely = sum(record.get("lonely_blocks", 0) for record in outcome.log if "server" in record)
+    lonely = sum(record.get("under_covered_blocks", 0) for record in outcome.log if "server" in record)
     least = outcome.config.min_contributors
     if lonely:
         sentences.append(

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from sensecrypt.config import RunConfig, make_config, to_settings
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder, write_whole
-from sensecrypt.protocol.envelope import seal, unseal_any
-from sensecrypt.simulation.clock import Prices
+from sensecrypt.protocol.envelope import parse_any, serialize
+from sensecrypt.simulation.clock import CostModel
 
-VERSION = 2
+VERSION = 3
 CHANGEABLE = (  # what a run that is resumed may have otherwise
     *("rounds", "learning_rate", "momentum", "batch_size", "local_epochs", "sample", "order_refresh", "quorum"),
     *("slack", "grace", "sensitivity_samples", "on_infeasible", "workers"),
@@ -104,15 +104,15 @@ class RunFolder:
         """Write a file atomically."""
         write_whole(self.path / name, data)
 
-    def save_prices(self, prices: Prices | None) -> None:
-        """What a calibrated run charges, so that it goes on at the same prices."""
-        if prices is not None:
-            self.write("prices.json", json.dumps(vars(prices)).encode())
+    def save_cost_model(self, cost_model: CostModel | None) -> None:
+        """What a calibrated run charges, so that it goes on at the same cost_model."""
+        if cost_model is not None:
+            self.write("cost-model.json", json.dumps(vars(cost_model)).encode())
 
-    def load_prices(self) -> Prices | None:
+    def load_cost_model(self) -> CostModel | None:
         """What was saved, if anything."""
         try:
-            return Prices(**json.loads((self.path / "prices.json").read_text()))
+            return CostModel(**json.loads((self.path / "cost-model.json").read_text()))
         except OSError:
             return None
 
@@ -139,7 +139,7 @@ class RunFolder:
 
     def save_checkpoint(self, header: Mapping[str, str | int], tensors: Mapping[str, npt.NDArray[Any]]) -> None:
         """Replace the checkpoint."""
-        self.write("checkpoint.safetensors", seal("checkpoint", header, tensors))
+        self.write("checkpoint.safetensors", serialize("checkpoint", header, tensors))
 
     def load_checkpoint(self) -> tuple[dict[str, str], dict[str, npt.NDArray[Any]]] | None:
         """The last complete round, if there is one."""
@@ -147,7 +147,7 @@ class RunFolder:
         if not path.exists():
             return None
         try:
-            return unseal_any(path.read_bytes(), "checkpoint")
+            return parse_any(path.read_bytes(), "checkpoint")
         except (Rejected, OSError) as error:
             raise InvalidInput(
                 str(path), f"cannot be used ({error})", "start the run again in another folder"
@@ -189,4 +189,4 @@ class RunFolder:
             size = int(np.prod(shape))
             tensors[name] = vector[start : start + size].reshape(shape)
             start += size
-        self.write(f"model-{cluster}.safetensors", seal("model", {"cluster": cluster}, tensors))
+        self.write(f"model-{cluster}.safetensors", serialize("model", {"cluster": cluster}, tensors))

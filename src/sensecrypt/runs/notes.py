@@ -51,7 +51,7 @@ def grow(record: Record, more: Record) -> None:
             record[key] = value
 
 
-def lonely_blocks(total: RoundSum, least: int) -> int:
+def under_covered_blocks(total: RoundSum, least: int) -> int:
     """Blocks that somebody encrypted but too few: with the others' help, subtraction may read them."""
     encrypting = total.encrypted_contributors
     return int(np.count_nonzero((encrypting > 0) & (encrypting < min(least, len(total.contributors)))))

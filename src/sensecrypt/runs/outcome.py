@@ -11,7 +11,7 @@ import numpy as np
 
 from sensecrypt.config import RunConfig
 from sensecrypt.runs.noise import noise_summary
-from sensecrypt.simulation.clock import Prices, RoundTime, round_times, total_seconds
+from sensecrypt.simulation.clock import CostModel, RoundTime, round_times, total_seconds
 
 Record = dict[str, Any]
 
@@ -53,9 +53,9 @@ class Outcome:
         """Mean share of a model that at least one client of its cluster encrypted."""
         return _mean([each for each in self.log if "server" in each and each["round"] >= 0], "union_share")
 
-    def times(self, prices: Prices | None = None) -> list[RoundTime]:
+    def times(self, cost_model: CostModel | None = None) -> list[RoundTime]:
         """The set-up and every round on the device clock."""
-        return round_times(self.log, self.config.devices, server_cpus=self.config.server_cpus, prices=prices)
+        return round_times(self.log, self.config.devices, server_cpus=self.config.server_cpus, cost_model=cost_model)
 
     def summary(self) -> dict[str, Any]:
         """The object that `sensecrypt run --json` prints."""

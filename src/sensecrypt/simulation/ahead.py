@@ -6,8 +6,8 @@ from typing import Any, Protocol, cast
 
 import numpy.typing as npt
 
-from sensecrypt.crypto.paillier.obfuscators import ObfuscatorPool
-from sensecrypt.crypto.paillier.public import ObfuscatorMaker
+from sensecrypt.crypto.paillier.public import RandomizerMaker
+from sensecrypt.crypto.paillier.randomizers import RandomizerPool
 from sensecrypt.crypto.scheme import Ciphertexts, DecryptionKey, EncryptionKey
 
 
@@ -17,7 +17,7 @@ class AheadKey:
     def __init__(self, key: EncryptionKey | DecryptionKey) -> None:
         """Wrap either half; configurations allow it for Paillier only."""
         self._key = cast("_Pooled", key)
-        self._pool = ObfuscatorPool(self._key.public, self._key)
+        self._pool = RandomizerPool(self._key.public, self._key)
 
     def make_ahead(self, rows: int) -> None:
         """Make randomness for so many ciphertexts."""
@@ -31,7 +31,7 @@ class AheadKey:
         return getattr(self._key, name)
 
 
-class _Pooled(ObfuscatorMaker, Protocol):
+class _Pooled(RandomizerMaker, Protocol):
     """A Paillier key, of either half, that takes its randomness from a pool."""
 
-    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1, pool: ObfuscatorPool | None = None) -> Ciphertexts: ...
+    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1, pool: RandomizerPool | None = None) -> Ciphertexts: ...

@@ -11,7 +11,7 @@ from sensecrypt.crypto.scheme import multiplying
 from sensecrypt.profiles import Profile, get_profile
 from sensecrypt.protocol.costs import Cost, Operation
 from sensecrypt.simulation.ahead import AheadKey
-from sensecrypt.simulation.clock import Prices
+from sensecrypt.simulation.clock import CostModel
 
 _REPEATS = 5
 _ROWS: dict[Operation, int] = {"encrypt": 48, "add": 256, "decrypt": 16, "multiply": 64, "add_plain": 256}
@@ -19,7 +19,7 @@ _FACTOR = 2503  # samples of a client: an odd number of 12 bits
 _FEW_ROWS = 2  # of schemes with thousands of values a ciphertext
 
 
-def measure_prices(profile: str | Profile, *, shared_key: bool = False, ahead: bool = False) -> Prices:
+def measure_cost_model(profile: str | Profile, *, shared_key: bool = False, ahead: bool = False) -> CostModel:
     """What one ciphertext costs on one core of this machine, by operation: medians over real ones.
 
     Args:
@@ -57,4 +57,4 @@ def measure_prices(profile: str | Profile, *, shared_key: bool = False, ahead: b
                     secret.decrypt(ciphertexts, count)
             seconds.append(cost.seconds[operation] / blocks)
         found[operation] = median(seconds)
-    return Prices(**found)
+    return CostModel(**found)

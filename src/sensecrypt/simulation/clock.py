@@ -10,7 +10,7 @@ where ┊ is passed by nobody of a cluster before all of it have arrived. What a
 wait. Clusters do not wait for each other: each begins its next round when its last one ended, and they meet only at the
 server, which is one machine and serves whoever comes first.
 
-Where encryption was not run, or by another implementation than the one to be timed, `Prices` charge each ciphertext
+Where encryption was not run, or by another implementation than the one to be timed, `CostModel` charge each ciphertext
 instead: models do not depend on what is encrypted, so such a calibrated run differs from a real one in nothing else.
 """
 
@@ -27,11 +27,11 @@ from sensecrypt.types import Device
 
 SETUP = -1  # the number of what comes before the first round
 
-_SEALING = ("seal_seconds", "encrypt_seconds", "order_seal_seconds", "order_encrypt_seconds")
+_SEALING = ("protect_seconds", "encrypt_seconds", "order_protect_seconds", "order_encrypt_seconds")
 _SERVING = (
     "aggregate_seconds",
     "add_seconds",
-    "open_seconds",
+    "release_seconds",
     "decrypt_seconds",
     "multiply_seconds",
     "add_plain_seconds",
@@ -41,7 +41,7 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Prices:
+class CostModel:
     """What a ciphertext costs, in seconds on one core.
 
     Attributes:
@@ -68,8 +68,8 @@ class Prices:
         """What so many ciphertexts cost."""
         price: float | None = getattr(self, operation)
         if price is None and blocks:
-            fix = "measure it: measure_prices, or stock_prices"
-            raise InvalidInput("prices", f"have none for operation {operation}", fix)
+            fix = "measure it: measure_cost_model, or stock_cost_model"
+            raise InvalidInput("cost_model", f"have none for operation {operation}", fix)
         return (price or 0.0) * blocks
 
     def charge_present(self, record: Record) -> dict[str, Any]:
@@ -97,10 +97,10 @@ class Steps:
     Attributes:
         train: local training.
         select: sensitivities, and choosing by them what to encrypt.
-        encrypt: sealing the upload, and the sensitivities when the order is made anew.
+        encrypt: encoding and encrypting the upload, and the sensitivities when the order is made anew.
         upload: sending all of it.
         download: receiving the model.
-        decrypt: opening the model, where clients hold the key.
+        decrypt: decrypting the sum, where clients hold the key.
         wait: standing idle for slower clients; neither for the server, nor at the end of the round.
     """
 
@@ -172,7 +172,7 @@ class Pace:
 
     Attributes:
         plain: of a round without encryption: training, and the upload in the clear.
-        scoring: of choosing: sensitivity, selection, sealing.
+        scoring: of choosing: sensitivity, selection, protection.
         block: of one more encrypted block: encrypting it, and sending what it is longer than plain.
     """
 
@@ -186,7 +186,7 @@ def round_times(
     devices_of: Callable[[int], Sequence[Device]],
     *,
     server_cpus: float,
-    prices: Prices | None = None,
+    cost_model: CostModel | None = None,
 ) -> list[RoundTime]:
     """How long each round of a run lasts on the clients' devices.
 
@@ -194,7 +194,7 @@ def round_times(
         records: what clients and servers did, in any order.
         devices_of: the devices in a round, one a client; setting up happens on those of round 0.
         server_cpus: processors of aggregator and key server.
-        prices: of ciphertexts; None: what was measured.
+        cost_model: of ciphertexts; None: what was measured.
 
     Returns:
         One a round, ascending, setting up first if there are records of it.
@@ -204,7 +204,7 @@ def round_times(
     rounds: dict[int, dict[int, list[Record]]] = {}
     for record in records:
         number = _index(record, "round", low=SETUP)
-        charged = record if prices is None else prices.charge(record)
+        charged = record if cost_model is None else cost_model.charge(record)
         if number == SETUP:
             setting_up.append(charged)
         else:
@@ -247,7 +247,7 @@ def pace(
     block: int,
     value_bytes: float,
     ciphertext_bytes: float,
-    prices: Prices | None = None,
+    cost_model: CostModel | None = None,
     block_seconds: float | None = None,
 ) -> Pace:
     """How fast a client is, by what it did in a round.
@@ -259,7 +259,7 @@ def pace(
         block: parameters a ciphertext.
         value_bytes: length of a parameter that travels plain.
         ciphertext_bytes: length of a ciphertext.
-        prices: of ciphertexts; None: what was measured.
+        cost_model: of ciphertexts; None: what was measured.
         block_seconds: what one ciphertext took on one core in an earlier round, if none was made in this one.
     """
     if "left_out" in record:
@@ -271,8 +271,8 @@ def pace(
     longer = max(0.0, ciphertext_bytes - block * value_bytes)
     return Pace(
         plain=_compute(record, device, "train_seconds") + _transfer(size * value_bytes, device),
-        scoring=_compute(record, device, "sensitivity_seconds", "select_seconds", "seal_seconds"),
-        block=_block_seconds(record, prices, block_seconds) / device.speed + _transfer(longer, device),
+        scoring=_compute(record, device, "sensitivity_seconds", "select_seconds", "protect_seconds"),
+        block=_block_seconds(record, cost_model, block_seconds) / device.speed + _transfer(longer, device),
     )
 
 
@@ -292,15 +292,15 @@ def answer_bandwidth(record: Record, device: Device) -> float:
     return size / 1e6 / (steps.train + steps.select + steps.encrypt + steps.upload)
 
 
-def _block_seconds(record: Record, prices: Prices | None, earlier: float | None) -> float:
+def _block_seconds(record: Record, cost_model: CostModel | None, earlier: float | None) -> float:
     """What one ciphertext takes on one core: by its price, else as measured, else as measured before."""
-    if prices is not None:
-        return prices.encrypt
+    if cost_model is not None:
+        return cost_model.encrypt
     seconds, blocks = _amount(record, "encrypt_seconds"), _amount(record, "encrypted_blocks")
     if seconds > 0 and blocks > 0:
         return seconds / blocks
     if earlier is None:
-        fix = "pass it from an earlier round, or pass prices"
+        fix = "pass it from an earlier round, or pass cost_model"
         raise InvalidInput("block_seconds", "is missing, and nothing was encrypted in this round", fix)
     return checks.number("block_seconds", earlier, low=0.0)
 
@@ -384,7 +384,7 @@ def _steps(record: Record, device: Device) -> Steps:
         encrypt=_compute(record, device, *_SEALING),
         upload=_transfer(_amount(record, "bytes_up"), device),
         download=_transfer(_amount(record, "bytes_down"), device),
-        decrypt=_compute(record, device, "open_seconds", "decrypt_seconds"),
+        decrypt=_compute(record, device, "release_seconds", "decrypt_seconds"),
     )
 
 

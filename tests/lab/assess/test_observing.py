@@ -8,7 +8,7 @@ import pytest
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.assess.observing import observe_run
-from sensecrypt.protocol.envelope import unseal_any
+from sensecrypt.protocol.envelope import parse_any
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
 
@@ -42,7 +42,7 @@ def runs(tmp_path_factory):
 
 def sent_by(folder, number, client):
     """The update that a client encoded."""
-    return unseal_any(folder.message(number, f"own-{client}"), "own")[1]["sent"].astype(np.float64)
+    return parse_any(folder.message(number, f"own-{client}"), "own")[1]["sent"].astype(np.float64)
 
 
 def true_gradient(folder, number, client):
@@ -105,8 +105,8 @@ def test_a_secret_order_leaves_the_aggregator_nothing_to_attribute_but_not_a_mem
 
 def test_a_secret_order_leaves_the_aggregator_the_values_of_the_message(runs):
     folder = runs(layout="prefix", objective="balance", uploads="weights")
-    order = unseal_any(folder.message(0, "members-0"), "members")[1]["order"]
-    carried = unseal_any(folder.message(0, "upload-4"), "upload")[1]["plain"].astype(np.int64)
+    order = parse_any(folder.message(0, "members-0"), "members")[1]["order"]
+    carried = parse_any(folder.message(0, "upload-4"), "upload")[1]["plain"].astype(np.int64)
     for adversary, rows in (("aggregator", None), ("eavesdropper", 0)):
         seen = observe_run(folder, number=0, client=4, adversary=adversary)
         unplaced = seen.observation.unplaced
@@ -174,8 +174,8 @@ def test_mistakes_are_told(runs, tmp_path):
 
 @pytest.mark.parametrize("layout", ["prefix", "blocks"])
 @pytest.mark.parametrize("adversary", ["eavesdropper", "aggregator", "aggregator+client"])
-def test_of_a_padded_rest_nobody_sees_anything_but_the_mask(runs, layout, adversary):
-    folder = runs(layout=layout, objective="balance", rest="padded")
+def test_of_a_blinded_rest_nobody_sees_anything_but_the_mask(runs, layout, adversary):
+    folder = runs(layout=layout, objective="balance", rest="blinded")
     for number in (0, 1):
         observed = observe_run(folder, number=number, client=4, adversary=adversary)
         assert 0 < observed.encrypted < 1
@@ -189,23 +189,23 @@ def test_of_a_padded_rest_nobody_sees_anything_but_the_mask(runs, layout, advers
         assert secret or seen.mask.mean() == pytest.approx(observed.encrypted)
 
 
-def test_what_a_padded_message_carries_has_nothing_of_the_weights(runs):
+def test_what_a_blinded_message_carries_has_nothing_of_the_weights(runs):
     settings = {"layout": "prefix", "objective": "balance"}
-    plain, padded = runs(**settings), runs(**settings, rest="padded")
-    assert np.array_equal(sent_by(plain, 0, 4), sent_by(padded, 0, 4))
-    order = unseal_any(padded.message(0, "members-0"), "members")[1]["order"]
+    plain, blinded = runs(**settings), runs(**settings, rest="blinded")
+    assert np.array_equal(sent_by(plain, 0, 4), sent_by(blinded, 0, 4))
+    order = parse_any(blinded.message(0, "members-0"), "members")[1]["order"]
     told = {}
-    for name, folder in (("plain", plain), ("padded", padded)):
-        carried = unseal_any(folder.message(0, "upload-4"), "upload")[1]["plain"].astype(np.float64)
+    for name, folder in (("plain", plain), ("blinded", blinded)):
+        carried = parse_any(folder.message(0, "upload-4"), "upload")[1]["plain"].astype(np.float64)
         true = sent_by(folder, 0, 4)[order[order.size - carried.size :]]
         told[name] = abs(np.corrcoef(carried, true)[0, 1])
     assert told["plain"] > 0.999
-    assert told["padded"] < 0.15
+    assert told["blinded"] < 0.15
 
 
-def test_padded_and_plain_runs_end_with_the_same_models(runs):
+def test_blinded_and_plain_runs_end_with_the_same_models(runs):
     settings = {"layout": "blocks", "objective": "balance"}
-    first, second = (runs(**settings, **more) for more in ({}, {"rest": "padded"}))
+    first, second = (runs(**settings, **more) for more in ({}, {"rest": "blinded"}))
     for number in (0, 1):
-        one, other = (unseal_any(each.message(number, "opened-0"), "opened")[1]["model"] for each in (first, second))
+        one, other = (parse_any(each.message(number, "released-0"), "released")[1]["model"] for each in (first, second))
         assert np.array_equal(one, other)

@@ -67,7 +67,7 @@ def test_the_papers_preset_shows_what_it_shows(client, digits):
     assert seen.to(client, colluding=True).visible.sum() == (~seen.hidden).sum() + seen.lonely.sum()
 
 
-def test_one_mask_for_all_has_nothing_lonely(client, digits):
+def test_one_mask_for_all_has_nothing_under_covered(client, digits):
     for policy in ("maskcrypt", "fedml_he"):
         assert not exposed(policy, "paper", 0.1, client, digits).lonely.any()
 
@@ -99,8 +99,8 @@ def test_the_classifier_is_where_the_head_is(client):
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 @pytest.mark.parametrize("colluding", [False, True])
-def test_of_a_padded_rest_only_the_mask_is_left_and_only_where_it_is_known(policy, colluding, client, digits):
-    seen = exposed(policy, "default", 0.2, client, digits, rest="padded")
+def test_of_a_blinded_rest_only_the_mask_is_left_and_only_where_it_is_known(policy, colluding, client, digits):
+    seen = exposed(policy, "default", 0.2, client, digits, rest="blinded")
     assert not seen.lonely.any()
     view = seen.to(client, colluding=colluding)
     assert not view.visible.any()
@@ -112,25 +112,25 @@ def test_of_a_padded_rest_only_the_mask_is_left_and_only_where_it_is_known(polic
         assert np.array_equal(view.mask, seen.hidden)
 
 
-def test_presets_say_whether_the_rest_is_padded():
-    assert Protection("sensecrypt", "default", 0.2).padded
-    assert not Protection("sensecrypt", "paper", 0.2).padded
-    assert not Protection("plaintext", "default", 0.0).padded
-    assert Protection("plaintext", "default", 0.0, "padded").padded
-    assert Protection("sensecrypt", "paper", 0.2, "padded").padded
+def test_presets_say_whether_the_rest_is_blinded():
+    assert Protection("sensecrypt", "default", 0.2).blinded
+    assert not Protection("sensecrypt", "paper", 0.2).blinded
+    assert not Protection("plaintext", "default", 0.0).blinded
+    assert Protection("plaintext", "default", 0.0, "blinded").blinded
+    assert Protection("sensecrypt", "paper", 0.2, "blinded").blinded
     with pytest.raises(InvalidInput, match="rest"):
-        Protection("sensecrypt", "paper", 0.2, "gone").padded  # noqa: B018  (it is the asking that fails)
+        Protection("sensecrypt", "paper", 0.2, "gone").blinded  # noqa: B018  (it is the asking that fails)
 
 
 def test_masks_that_are_known_tell_classes_under_pads_too(digits):
-    """Pads hide values. A mask of a client's own is still as good as its labels."""
+    """Blindings hide values. A mask of a client's own is still as good as its labels."""
     setting = LabelSetting(
         model="digits-mlp",
         images=digits.train_images,
         labels=digits.train_labels,
         classes=10,
         samples=30,
-        protections=[Protection("high_sensitivity", "paper", 0.1, "padded"), Protection("sensecrypt", "default", 0.1)],
+        protections=[Protection("high_sensitivity", "paper", 0.1, "blinded"), Protection("sensecrypt", "default", 0.1)],
         adversaries=["prior", "zero-fill", "prototype", "value-matching", "mask-only", "collusion"],
     )
     rows = label_rows(setting, distributions=["1"], seeds=6)

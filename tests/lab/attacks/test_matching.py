@@ -99,7 +99,7 @@ def test_sizes_are_matched_whatever_the_sign():
     assert squared_error(target, images, labels) < 1e-10
     assert cosine_distance(target, images, labels) < 1e-10
     assert squared_error(target, images.flip(1, 2), labels) > 1e-3
-    signed = target.signed_by(guess_gradient(target, images, labels))
+    signed = target.tagged_by(guess_gradient(target, images, labels))
     assert np.allclose(signed.gradient.numpy(), whole.gradient[target.positions.numpy()], rtol=1e-5, atol=1e-12)
     assert signed.sizes.numel() == 0
     assert squared_error(signed, images, labels) < 1e-10
@@ -109,7 +109,7 @@ def test_near_the_truth_sizes_count_as_numbers_do():
     whole, images, labels = digits_case()
     observation, _, _ = digits_case(hidden=range(2410), clear=True)
     target = make_target(observation, "sensitivity")
-    signed = target.signed_by(torch.from_numpy(whole.gradient)[target.positions])
+    signed = target.tagged_by(torch.from_numpy(whole.gradient)[target.positions])
     near = images + 1e-4
     ratio = (squared_error(target, near, labels) / squared_error(signed, near, labels)).item()
     assert 0.5 < ratio <= 1  # below 1 by what the rounding takes from small numbers

@@ -8,7 +8,7 @@ import pytest
 from sensecrypt.lab.experiments import components
 from sensecrypt.lab.experiments.components import OURS, STOCK, cells, draw, judge, step_rows
 from sensecrypt.lab.experiments.specs import read_spec
-from sensecrypt.simulation.clock import Prices
+from sensecrypt.simulation.clock import CostModel
 
 TIMES = {
     STOCK: {"training": 7.4, "sensitivity": 0.1, "selection": 13.0, "encryption": 87.0, "decryption": 9.0}
@@ -66,12 +66,12 @@ def test_cells_have_names_of_their_own(scale):
 
 
 def test_steps_from_the_records_of_a_run():
-    spent = {"train_seconds": 1.0, "sensitivity_seconds": 0.1, "select_seconds": 0.2, "seal_seconds": 0.5}
+    spent = {"train_seconds": 1.0, "sensitivity_seconds": 0.1, "select_seconds": 0.2, "protect_seconds": 0.5}
     log = [
         {"round": -1, "client": 0},
         {"round": 0, "client": 0, **spent, "encrypt_seconds": 2.0, "encrypted_share": 0.3},
         {"round": 0, "client": 1, "left_out": "late"},
-        {"round": 0, "server": True, "open_seconds": 1.0, "decrypt_seconds": 2.0, "union_share": 0.4}
+        {"round": 0, "server": True, "release_seconds": 1.0, "decrypt_seconds": 2.0, "union_share": 0.4}
         | {"aggregate_seconds": 0.5, "add_seconds": 0.5},
     ]
     rows = step_rows(SimpleNamespace(log=log, config=SimpleNamespace(clients=2)), "default")
@@ -84,10 +84,10 @@ def test_steps_from_the_records_of_a_run():
 
 
 def test_ciphertexts_times_weights_and_clients_that_decrypt(monkeypatch):
-    prices = Prices(encrypt=2.0, add=0.125, decrypt=1.0, multiply=0.5, add_plain=0.25)
-    monkeypatch.setattr(components, "stock_prices", lambda: prices)
-    work = {"train_seconds": 1.0, "sensitivity_seconds": 0.1, "select_seconds": 0.2, "seal_seconds": 0.5}
-    own = {"encrypted_blocks": 4, "encrypted_share": 0.3, "open_seconds": 0.5, "decrypted_blocks": 6}
+    cost_model = CostModel(encrypt=2.0, add=0.125, decrypt=1.0, multiply=0.5, add_plain=0.25)
+    monkeypatch.setattr(components, "stock_cost_model", lambda: cost_model)
+    work = {"train_seconds": 1.0, "sensitivity_seconds": 0.1, "select_seconds": 0.2, "protect_seconds": 0.5}
+    own = {"encrypted_blocks": 4, "encrypted_share": 0.3, "release_seconds": 0.5, "decrypted_blocks": 6}
     summed = {"added_blocks": 8, "multiplied_blocks": 8, "plain_added_blocks": 4, "aggregate_seconds": 1.0}
     log = [
         *({"round": 0, "cluster": 0, "client": client, **work, **own} for client in range(2)),

@@ -12,17 +12,17 @@ def point(family, name, times, share, **found):
     open_ = [{**where, "policy": "plaintext", "rest": "plain", "adversary": "zero-fill", "lnacc": 1.0}]
     policy = "plaintext" if share == 0 else "sensecrypt"
     return open_ + [
-        {**where, "policy": policy, "rest": "padded", "adversary": who.replace("_", "-"), "lnacc": lnacc}
+        {**where, "policy": policy, "rest": "blinded", "adversary": who.replace("_", "-"), "lnacc": lnacc}
         for who, lnacc in {"prior": 0.1, **found}.items()
     ]
 
 
-def rows(*, whole=2.0, zero_fill=0.2, prototype=0.9, alone=0.1, collusion=0.1, bare=0.8, pads=0.1):
+def rows(*, whole=2.0, zero_fill=0.2, prototype=0.9, alone=0.1, collusion=0.1, bare=0.8, blindings=0.1):
     return [
         *point(PAPER, "5% each", 100.0, 0.05, zero_fill=zero_fill, prototype=0.9),
         *point(PAPER, "50% each", 900.0, 0.5, zero_fill=0.1, prototype=prototype),
         *point(PAPER, "everything", 2000.0, 1.0, zero_fill=0.1, prototype=0.1),
-        *point(OURS, "pads alone", 1.01, 0.0, zero_fill=0.1, prototype=pads, collusion=0.1),
+        *point(OURS, "blinding only", 1.01, 0.0, zero_fill=0.1, prototype=blindings, collusion=0.1),
         *point(OURS, "0 s", 1.2, 0.2, zero_fill=0.1, prototype=alone, collusion=collusion),
         *point(OURS, "1 s", whole, 1.0, zero_fill=0.1, prototype=0.1, collusion=0.1),
         *point(PLAIN, "0 s", 1.2, 0.2, zero_fill=0.1, prototype=0.1, collusion=bare),
@@ -48,7 +48,7 @@ def test_outcomes_follow_from_cost_and_from_the_strongest():
         ({"alone": 0.4}, 2, "not reproduced"),
         ({"collusion": 0.5}, 2, "not reproduced"),
         ({"bare": 0.1}, 3, "beyond"),
-        ({"pads": 0.3}, 4, "not reproduced"),
+        ({"blinding": 0.3}, 4, "not reproduced"),
         ({"whole": 150.0}, 5, "not reproduced"),
     ],
 )

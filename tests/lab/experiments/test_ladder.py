@@ -28,16 +28,18 @@ def rows():
         for share in (0.2, 1.0):
             found += [row("sensecrypt", "default", share, name, guess, kind) for name in ("prior", "prototype")]
             found += [row("sensecrypt", "default", share, "collusion", 0.8 if share < 1 else guess, kind)]
-        found += [row("sensecrypt", "default", 0.2, name, guess, kind, "padded") for name in ("prototype", "collusion")]
+        found += [
+            row("sensecrypt", "default", 0.2, name, guess, kind, "blinded") for name in ("prototype", "collusion")
+        ]
     return found
 
 
 def test_outcomes_follow_from_the_strongest_adversary(rows):
-    whole, padded, plain, paper = judge(rows)
-    assert [each.outcome for each in (whole, padded, plain)] == ["beyond", "beyond", "not reproduced"]
+    whole, blinded, plain, paper = judge(rows)
+    assert [each.outcome for each in (whole, blinded, plain)] == ["beyond", "beyond", "not reproduced"]
     assert paper.outcome == "not reproduced"
     assert "with a member 0.80 (collusion, 1 class(es))" in plain.measured
-    assert "the rest padded" in padded.says
+    assert "the rest blinded" in blinded.says
     assert "0.90 for the strongest (prototype, 1 class(es))" in paper.measured
 
 

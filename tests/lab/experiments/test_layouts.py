@@ -10,7 +10,13 @@ from sensecrypt.lab.experiments.specs import read_spec
 def of_layout(name, *, ciphertexts, coverage, lonely, recovered, alone, together):
     client = {"kind": "client", "client": 0, "ciphertexts": ciphertexts, "bytes_up": 512 * ciphertexts}
     client |= {"encrypted_share": 0.4, "coverage": coverage}
-    total = {"kind": "sum", "cluster": 0, "union_share": 0.5, "lonely_blocks": lonely, "shared": 1 - lonely / 100}
+    total = {
+        "kind": "sum",
+        "cluster": 0,
+        "union_share": 0.5,
+        "under_covered_blocks": lonely,
+        "shared": 1 - lonely / 100,
+    }
     found = [client, total]
     for role, lnacc, back in (("aggregator", alone, 0.0), ("aggregator+client", together, recovered)):
         common = {"kind": "attack", "client": 0, "role": role, "recovered": back}

@@ -134,7 +134,7 @@ def test_register_a_run(server, admin, tmp_path):
     members = ["--member", "phone-b", "--member", "phone-a", "--min-contributors", 2]
     code, line = invoke(*admin, "--run", "registered", *members, "--first", "0:3", "--first", "90:100")
     assert (code, line) == (0, "Run registered is registered: 2 members, 100 parameters, insecure-test.")
-    with server.party("client", "phone-a") as client:
+    with server.identity("client", "phone-a") as client:
         assert client.run("registered")["client"] == 1
     names = tmp_path / "names"
     names.write_text("phone-b\nphone-a\n\n")

@@ -31,7 +31,7 @@ NODE_CONFIG_BY_FLOWER = """
 import sys
 from flwr.common.config import parse_config_args
 for text in sys.argv[1:]:
-    print(parse_config_args([text])["sensecrypt-party"])
+    print(parse_config_args([text])["sensecrypt-identity"])
 """
 
 
@@ -60,7 +60,7 @@ def test_a_node_config_is_toml_of_that_path(text):
         written = commands.node_config(Path(text))
     except ServiceError:
         return
-    assert tomllib.loads(written) == {"sensecrypt-party": str(Path(text))}
+    assert tomllib.loads(written) == {"sensecrypt-identity": str(Path(text))}
 
 
 def test_every_part_has_its_port_and_listens_on_this_machine_only(made):
@@ -83,7 +83,7 @@ def test_environments(made, monkeypatch):
     monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "1")
     superlink = commands.environment_of("superlink", made)
     node = commands.environment_of("node-1", made)
-    assert superlink["SENSECRYPT_AGGREGATOR"] == str(made.party("aggregator"))
+    assert superlink["SENSECRYPT_AGGREGATOR"] == str(made.identity("aggregator"))
     assert "SENSECRYPT_AGGREGATOR" not in node
     assert node["FLWR_HOME"] == str(made.node_home("node-1"))
     for environment in (superlink, node):

@@ -33,8 +33,8 @@ def test_a_fleet_with_tls_gives_the_model_of_one_machine(tmp_path):
     making.make_fleet(FleetFolder(tmp_path / "fleet"), description := Description(2, True))
     making.write_addresses(FleetFolder(tmp_path / "fleet"), description)
     for member in description.members:
-        with FleetFolder(tmp_path / "fleet").party(member).open("a") as party:
-            party.write('batches = "seeded"\n')
+        with FleetFolder(tmp_path / "fleet").identity(member).open("a") as identity:
+            identity.write('batches = "seeded"\n')
     with Fleet(tmp_path / "fleet") as fleet:
         run = fleet.submit(config, run="smoke", deadline=60, enrol_seconds=90).wait(170)
         outcome = run.outcome()

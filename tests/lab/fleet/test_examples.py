@@ -57,7 +57,7 @@ def test_commands_know_their_options(where):
     assert "--insecure" not in command
     if "--node-config" in command:
         config = tomllib.loads(command[command.index("--node-config") + 1])
-        assert list(config) == ["sensecrypt-party"]
+        assert list(config) == ["sensecrypt-identity"]
 
 
 def test_a_node_never_sees_the_authoritys_key_or_anothers():

@@ -9,22 +9,22 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from sensecrypt.cli.passphrase import find_passphrase
-from sensecrypt.client.identity import read_party
+from sensecrypt.client.identity import read_identity
 from sensecrypt.errors import InvalidInput, ServiceError
 from sensecrypt.keyservice.http.certificates import check_pair
 from sensecrypt.keyservice.http.policy import read_policy
-from sensecrypt.keyservice.http.sealing import read_root
+from sensecrypt.keyservice.http.storagecipher import read_root
 from sensecrypt.lab.fleet.folder import Description, FleetFolder
 from sensecrypt.lab.fleet.making import check_certificates, make_fleet
 
 
 def test_parties_know_the_service_and_themselves(made):
     for name in ("aggregator", "client-0", "client-1"):
-        party = read_party(made.party(name))
-        assert party.url == "https://127.0.0.1:20001"
-        check_pair(party.certificate, party.key, party.authority)
-        assert party.state.is_dir()
-    assert made.run("a").parent.resolve() == read_party(made.party("aggregator")).state.resolve()
+        identity = read_identity(made.identity(name))
+        assert identity.url == "https://127.0.0.1:20001"
+        check_pair(identity.certificate, identity.key, identity.authority)
+        assert identity.state.is_dir()
+    assert made.run("a").parent.resolve() == read_identity(made.identity("aggregator")).state.resolve()
 
 
 def test_flower_knows_superlink(made):

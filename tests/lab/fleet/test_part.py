@@ -13,9 +13,9 @@ import pytest
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.lab.fleet.commands import TAG
 from sensecrypt.lab.fleet.fleet import Fleet
-from sensecrypt.lab.fleet.keeper import MOST_RESTARTS
 from sensecrypt.lab.fleet.part import Part
 from sensecrypt.lab.fleet.processes import tagged
+from sensecrypt.lab.fleet.supervisor import MOST_RESTARTS
 
 HELPER = "import time; time.sleep(600)"
 SERVICE = f"""
@@ -104,7 +104,7 @@ def test_dead_parts_are_started_again_so_often_and_no_more(make, own, monkeypatc
     part = make("raise SystemExit(3)").start()
     fleet._parts = {"node-0": part}
     stop, wait = threading.Event(), threading.Event.wait
-    monkeypatch.setattr("sensecrypt.lab.fleet.keeper._PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("sensecrypt.lab.fleet.supervisor._PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(stop, "wait", lambda seconds: not part.wanted or wait(stop, seconds))
     fleet.tend(stop)
     assert len(said) == MOST_RESTARTS + 1

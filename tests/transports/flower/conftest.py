@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from sensecrypt.client.identity import Party, read_party
+from sensecrypt.client.identity import Identity, read_identity
 from sensecrypt.client.problem import always_of, configured_problem
 from sensecrypt.models import get_vector
 from sensecrypt.runs.fleetoutcome import read_outcome
@@ -99,7 +99,7 @@ class LoopGrid(Grid):
 
 @dataclass
 class LoopFleet:
-    """Parties of one run."""
+    """Identities of one run."""
 
     server: Server
     folder: Path
@@ -118,7 +118,7 @@ class LoopFleet:
         clients = self.config.clients
         self.nodes = self.nodes or {100 + client: client for client in range(clients)}
         for client in range(clients):
-            self.party("client", f"client-{client}")
+            self.identity("client", f"client-{client}")
 
     @property
     def run_config(self) -> dict[str, object]:
@@ -131,9 +131,9 @@ class LoopFleet:
 
     def context(self, node: int) -> Context:
         path = self.folder / f"client-{self.nodes[node]}.toml"
-        return Context(1, node, {"sensecrypt-party": str(path)}, RecordDict(), dict(self.run_config))
+        return Context(1, node, {"sensecrypt-identity": str(path)}, RecordDict(), dict(self.run_config))
 
-    def party(self, role: str, name: str, more: str = "") -> Party:
+    def identity(self, role: str, name: str, more: str = "") -> Identity:
         crt, key = certificate(self.server.pki, role, name)
         path = self.folder / f"{name}.toml"
         more += self.conditions if role == "client" else ""
@@ -142,7 +142,7 @@ class LoopFleet:
             f'url = "{self.server.url}"\ncertificate = "{crt}"\nkey = "{key}"\n'
             f'authority = "{self.server.pki / "ca.crt"}"\nstate = "state-{name}"\n{more}'
         )
-        return read_party(path)
+        return read_identity(path)
 
     def register(self) -> None:
         """As an admin does before a run is submitted."""
@@ -151,7 +151,7 @@ class LoopFleet:
         flags = always_of(config, model, problem.classes)
         first = [] if flags is None else [(i, i + 1) for i in flags.nonzero()[0].tolist()]
         members = {client: f"client-{client}" for client in range(config.clients)}
-        with self.server.party("admin", "admin") as admin:
+        with self.server.identity("admin", "admin") as admin:
             admin.register_run(
                 self.run,
                 size=get_vector(model).size,
@@ -164,7 +164,7 @@ class LoopFleet:
 
     def play(self) -> Outcome:
         """The ServerApp, from its start to its end."""
-        aggregator = self.party("aggregator", "aggregator")
+        aggregator = self.identity("aggregator", "aggregator")
         run_fleet(LoopGrid(self), read_settings(self.run_config), aggregator)
         return self.outcome()
 

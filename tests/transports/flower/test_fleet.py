@@ -14,8 +14,8 @@ from sensecrypt.algo.dp import gaussian_sigma
 from sensecrypt.client import update as client_update
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, Refused, SenseCryptError
-from sensecrypt.protocol.client import seal_model
 from sensecrypt.protocol.coordination import Enrolment
+from sensecrypt.protocol.protection import protect_model
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower.serverapp import run_fleet
 from sensecrypt.transports.flower.settings import read_settings
@@ -159,7 +159,7 @@ def test_without_a_quorum_the_round_fails_and_can_be_resumed(fleet, tmp_path):
 def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fleet, tmp_path, monkeypatch, moment):
     from sensecrypt.keyservice.http.client import DkmsClient
 
-    played, opened = fleet(rounds=3), DkmsClient.open
+    played, released = fleet(rounds=3), DkmsClient.open
     calls = []
 
     class Killed(BaseException):
@@ -169,30 +169,30 @@ def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fle
         calls.append((round_.number, round_.purpose, round_.attempt))
         if len(calls) == 3:  # the order, round 0, round 1
             if moment == "after":
-                opened(self, aggregate, round_)
+                released(self, aggregate, round_)
             raise Killed
-        return opened(self, aggregate, round_)
+        return released(self, aggregate, round_)
 
     monkeypatch.setattr(DkmsClient, "open", open_)
     with pytest.raises(Killed):
         played.play()
     assert played.play().model_sha256 == local_models(tmp_path, rounds=3)
     assert calls[2] == calls[3] == (1, "model", 0)
-    with played.server.party("aggregator", "aggregator") as aggregator:
+    with played.server.identity("aggregator", "aggregator") as aggregator:
         assert aggregator.run(played.run)["members"] == 4
     lines = [line for line in played.server.audit() if line.get("run") == played.run]
-    openings = [(line["round"], line["purpose"]) for line in lines if line["event"] == "decrypted"]
-    assert sorted(openings) == [(0, "model"), (0, "sensitivity"), (1, "model"), (2, "model")]
+    releases = [(line["round"], line["purpose"]) for line in lines if line["event"] == "decrypted"]
+    assert sorted(releases) == [(0, "model"), (0, "sensitivity"), (1, "model"), (2, "model")]
 
 
 def test_a_sum_that_was_opened_though_the_answer_got_lost_counts(fleet, tmp_path, monkeypatch):
     from sensecrypt.keyservice.http.client import DkmsClient
 
-    played, opened = fleet(rounds=2), DkmsClient.open
+    played, released = fleet(rounds=2), DkmsClient.open
     lost = []
 
     def open_(self, aggregate, round_):
-        told = opened(self, aggregate, round_)
+        told = released(self, aggregate, round_)
         if round_.purpose == "model" and round_.number == 0 and not lost:
             lost.append(round_)
             raise Refused("storage", "the disk is full", "free some")
@@ -202,7 +202,7 @@ def test_a_sum_that_was_opened_though_the_answer_got_lost_counts(fleet, tmp_path
     with pytest.raises(Refused, match="the disk is full"):
         played.play()
     kept = played.state / "closed-0.safetensors"
-    assert kept.exists()  # nobody said that this sum will never be opened
+    assert kept.exists()  # nobody said that this sum will never be released
     kept.unlink()  # even so: the key service knows
     outcome = played.play()
     assert outcome.model_sha256 == local_models(tmp_path)
@@ -249,7 +249,7 @@ def test_a_server_app_that_is_killed_while_ordering_goes_on(fleet, tmp_path, mon
 def test_devices_that_clients_tell_decide_their_budgets(fleet):
     played = fleet(rounds=1)
     for client, cpus in enumerate((1, 2, 4, 8)):
-        played.party("client", f"client-{client}", f"cpus = {cpus}\nbandwidth = 10\n")
+        played.identity("client", f"client-{client}", f"cpus = {cpus}\nbandwidth = 10\n")
     outcome = played.play()
     budgets = [record["budget"] for record in outcome.records]
     assert budgets == sorted(budgets)
@@ -259,7 +259,7 @@ def test_devices_that_clients_tell_decide_their_budgets(fleet):
 
 def test_devices_that_clients_tell_keep_the_clock_of_the_others(fleet):
     played = fleet(rounds=1, cpus="8", ghz="2")
-    played.party("client", "client-0", "cpus = 4\n")
+    played.identity("client", "client-0", "cpus = 4\n")
     outcome = played.play()
     assert [device.speed for device in outcome.config.devices(0)] == [8.0, 16.0, 16.0, 16.0]
 
@@ -276,7 +276,7 @@ def test_a_client_noises_what_it_sends_for_clustering_itself_and_once(fleet, mon
     noise = {"sensitivity_epsilon": 1.0, "sensitivity_clip": 0.1, "clustering": "auto"}
     played = fleet(rounds=1, sensitivities="clear", **noise)
     for client in range(4):
-        played.party("client", f"client-{client}", "clear_sensitivities = true\n")
+        played.identity("client", f"client-{client}", "clear_sensitivities = true\n")
     outcome = played.play()
     told = outcome.summary()["sensitivity_noise"]
     assert (told["protects"], told["epsilon"]) == ("vector", 1.0)
@@ -302,7 +302,7 @@ def test_bandwidths_are_measured_by_the_delay_of_the_first_answer(fleet, monkeyp
 
     monkeypatch.setattr(LoopGrid, "pull_messages", late)
     played = fleet(rounds=1, bandwidth="measured", cpus="8", bandwidths="10,20,30,40")
-    aggregator, settings = played.party("aggregator", "aggregator"), read_settings(played.run_config)
+    aggregator, settings = played.identity("aggregator", "aggregator"), read_settings(played.run_config)
     run_fleet(LoopGrid(played), replace(settings, enrol_seconds=60.0), aggregator)
     outcome = played.outcome()
     budgets = {record["client"]: record["budget"] for record in outcome.records}
@@ -317,7 +317,7 @@ def test_bandwidths_are_measured_by_the_delay_of_the_first_answer(fleet, monkeyp
 
 def test_a_client_that_wants_more_encrypted_sends_nothing(fleet):
     played = fleet(rounds=1, policy="random", ratio=0.3)
-    played.party("client", "client-2", "least_share = 0.5\n")
+    played.identity("client", "client-2", "least_share = 0.5\n")
     outcome = played.play()
     [left_out] = [record for record in outcome.records if "left_out" in record]
     assert left_out["client"] == 2
@@ -334,31 +334,31 @@ def test_without_a_word_a_client_wants_a_tenth_encrypted(fleet):
     "settings", [{"rest": "plain"}, {"policy": "plaintext"}, {"policy": "plaintext", "rest": "plain"}]
 )
 def test_a_client_pads_whatever_the_run_says(fleet, monkeypatch, settings):
-    padded = watch_sealing(monkeypatch)
+    blinded = watch_protection(monkeypatch)
     played = fleet(rounds=1, **settings)
-    played.party("client", "client-2", 'rest = "plain"\nleast_share = 0\n')
+    played.identity("client", "client-2", 'rest = "plain"\nleast_share = 0\n')
     played.play()
-    assert padded == {0: True, 1: True, 2: False, 3: True}
+    assert blinded == {0: True, 1: True, 2: False, 3: True}
 
 
 def test_pads_are_no_encryption_for_a_client_that_asks_for_it(fleet):
     played = fleet(rounds=1, policy="plaintext")
-    played.party("client", "client-2", "least_share = 1\n")
+    played.identity("client", "client-2", "least_share = 1\n")
     [left_out] = [record for record in played.play().records if "left_out" in record]
     assert "0% would be encrypted, this client wants 100%" in left_out["left_out"]
 
 
-def test_a_run_that_pads_is_padded_by_everybody(fleet, monkeypatch):
-    padded = watch_sealing(monkeypatch)
+def test_a_run_that_pads_is_blinded_by_everybody(fleet, monkeypatch):
+    blinded = watch_protection(monkeypatch)
     played = fleet(rounds=1)
-    played.party("client", "client-2", 'rest = "plain"\n')
+    played.identity("client", "client-2", 'rest = "plain"\n')
     played.play()
-    assert set(padded.values()) == {True}
+    assert set(blinded.values()) == {True}
 
 
 def test_without_pads_a_plaintext_run_gets_nothing_from_a_client_that_wants_encryption(fleet):
     played = fleet(rounds=1, policy="plaintext")
-    played.party("client", "client-2", 'rest = "plain"\n')
+    played.identity("client", "client-2", 'rest = "plain"\n')
     [left_out] = [record for record in played.play().records if "left_out" in record]
     assert "0% would be encrypted" in left_out["left_out"]
 
@@ -369,14 +369,14 @@ def test_no_client_sends_sensitivities_in_the_clear_unless_it_says_so(fleet):
         fleet(**settings).play()
     played = fleet(**settings)
     for client in range(4):
-        played.party("client", f"client-{client}", "clear_sensitivities = true\n")
+        played.identity("client", f"client-{client}", "clear_sensitivities = true\n")
     assert len(played.play().played) == 4
 
 
 def test_accuracies_are_told_by_those_who_want_to(fleet):
     played = fleet()
     for client in (1, 3):
-        played.party("client", f"client-{client}", "tell_accuracy = false\n")
+        played.identity("client", f"client-{client}", "tell_accuracy = false\n")
     outcome = played.play()
     assert [math.isnan(each) for each in outcome.accuracy] == [False, True, False, True]
     told = (played.state / "records.jsonl").read_text()
@@ -392,16 +392,16 @@ def test_what_a_client_tells_of_a_round_follows_from_what_its_cluster_shares(fle
         assert (record["coverage"], record["mi"]) == (record["encrypted_share"], None)
 
 
-def watch_sealing(monkeypatch) -> dict[int, bool]:
-    """Fills with who padded."""
-    padded: dict[int, bool] = {}
+def watch_protection(monkeypatch) -> dict[int, bool]:
+    """Fills with who blinded."""
+    blinded: dict[int, bool] = {}
 
     def watched(*arguments, **more):
-        padded[more["client"]] = more["padded"]
-        return seal_model(*arguments, **more)
+        blinded[more["client"]] = more["blinded"]
+        return protect_model(*arguments, **more)
 
-    monkeypatch.setattr(client_update, "seal_model", watched)
-    return padded
+    monkeypatch.setattr(client_update, "protect_model", watched)
+    return blinded
 
 
 def test_training_of_ones_own(fleet):

@@ -11,8 +11,8 @@ from sensecrypt.client.problem import configured_share
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.protocol.coordination import Enrolment, Parts, facts_to_bytes, require_parts
-from sensecrypt.protocol.envelope import seal, unseal_any
-from sensecrypt.protocol.messages import Receipt
+from sensecrypt.protocol.envelope import parse_any, serialize
+from sensecrypt.protocol.messages import Tag
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower import client_app
 from sensecrypt.transports.flower.wire import pack, unpack
@@ -54,7 +54,7 @@ def test_a_node_that_proves_nothing_is_no_client(altered, caplog):
 
 def test_a_stranger_s_certificate_is_no_client(fleet, caplog):
     played = fleet(rounds=1)
-    played.party("client", "stranger")  # issued by the right authority
+    played.identity("client", "stranger")  # issued by the right authority
     text = (played.folder / "stranger.toml").read_text()
     (played.folder / "client-3.toml").write_text(text)
     outcome = played.play()
@@ -104,19 +104,19 @@ def test_an_upload_that_cannot_be_read_is_left_out(altered, alter, why):
     assert len(outcome.played) == 3
 
 
-def test_an_upload_without_a_receipt_is_left_out(fleet, monkeypatch):
+def test_an_upload_without_a_tag_is_left_out(fleet, monkeypatch):
     from sensecrypt.keyservice.http.client import DkmsClient
 
-    played, send = fleet(rounds=1), DkmsClient.send_receipt
+    played, send = fleet(rounds=1), DkmsClient.send_tag
     monkeypatch.setattr(
         DkmsClient,
-        "send_receipt",
-        lambda self, receipt, round_: (
-            None if round_.purpose == "model" and self.run(round_.run)["client"] == 3 else send(self, receipt, round_)
+        "send_tag",
+        lambda self, tag, round_: (
+            None if round_.purpose == "model" and self.run(round_.run)["client"] == 3 else send(self, tag, round_)
         ),
     )
     outcome = played.play()
-    assert left_out(outcome) == {3: "an upload for which the key service has no receipt"}
+    assert left_out(outcome) == {3: "an upload for which the key service has no tag"}
 
 
 def test_facts_that_tell_too_little_leave_a_client_out(altered):
@@ -142,7 +142,7 @@ def test_who_spoils_every_sum_is_found_and_dismissed(altered, caplog):
     played = altered("train", _alter_upload, policy="plaintext", rounds=5)
     outcome = played.play()
     assert outcome.labels == [0, 0, 0, -1]
-    assert "client 3 is left out from now on: sums match their receipts only without it" in caplog.text
+    assert "client 3 is left out from now on: sums match their tags only without it" in caplog.text
     rounds = [{record["client"] for record in outcome.played if record["round"] == number} for number in range(5)]
     assert all(3 not in clients and len(clients) >= 2 for clients in rounds)
     assert rounds[-1] == {0, 1, 2}
@@ -170,9 +170,9 @@ def test_who_spoils_rankings_too_does_not_keep_the_others_from_an_order(fleet):
 
 def _other_ciphertexts(message: bytes) -> bytes:
     """The same upload with its first two blocks exchanged: well formed, and wrong."""
-    header, tensors = unseal_any(message, "upload")
+    header, tensors = parse_any(message, "upload")
     tensors["ciphertexts"][[0, 1]] = tensors["ciphertexts"][[1, 0]]
-    return seal("upload", header, tensors)
+    return serialize("upload", header, tensors)
 
 
 def test_a_sum_that_nobody_explains_ends_the_run(fleet):
@@ -187,7 +187,7 @@ def test_a_sum_that_nobody_explains_ends_the_run(fleet):
         return Message(pack(_alter_upload(parts)), reply_to=message)
 
     played.app = app
-    with pytest.raises(SenseCryptError, match=r"sums of this round have failed|does not match the receipts"):
+    with pytest.raises(SenseCryptError, match=r"sums of this round have failed|does not match the tags"):
         played.play()
 
 
@@ -223,8 +223,8 @@ def test_a_description_of_another_length_is_left_out(altered):
 
 def tell_first(played, samples: int) -> None:
     """What client 3 tells the key service before it enrols is what counts."""
-    with played.server.party("client", "client-3") as party:
-        party.tell_samples(played.run, samples)
+    with played.server.identity("client", "client-3") as identity:
+        identity.tell_samples(played.run, samples)
 
 
 @pytest.mark.parametrize("samples", [1, 10**9])
@@ -243,18 +243,18 @@ def test_a_client_that_tells_too_many_samples_and_stays_away_is_not_missed(fleet
 
 
 @pytest.mark.parametrize("kind", ["train.rank", "train"])
-def test_sensitivities_without_a_receipt_are_left_out(altered, monkeypatch, kind):
+def test_sensitivities_without_a_tag_are_left_out(altered, monkeypatch, kind):
     """Whoever sends them so would keep its cluster from an order."""
     purposes = {"train.rank": 0, "train": 1}
     played = altered("nothing", lambda parts, *_: parts, rounds=2, order_refresh=1)
-    send = DkmsClient.send_receipt
+    send = DkmsClient.send_tag
 
     def but_not_its_ranking(self, data, round_):
         mine = round_.purpose == "sensitivity" and round_.number == purposes[kind]
-        if not (mine and Receipt.from_bytes(data, round_).client == 3):
+        if not (mine and Tag.from_bytes(data, round_).client == 3):
             send(self, data, round_)
 
-    monkeypatch.setattr(DkmsClient, "send_receipt", but_not_its_ranking)
+    monkeypatch.setattr(DkmsClient, "send_tag", but_not_its_ranking)
     outcome = played.play()
     assert len(outcome.played) == 8
     assert not any("no_new_order" in record for record in RunFolder(played.state).records())
@@ -266,7 +266,7 @@ def test_a_node_without_a_party_file_says_so(fleet, caplog):
     played.context = lambda node: _without(context(node)) if node == 103 else context(node)
     outcome = played.play()
     assert outcome.labels[3] == -1
-    assert "sensecrypt-party: is not in this node's configuration" in caplog.text
+    assert "sensecrypt-identity: is not in this node's configuration" in caplog.text
 
 
 def _without(context):

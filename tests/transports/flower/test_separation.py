@@ -15,7 +15,7 @@ from sensecrypt.transports.flower.wire import RECORD, pack
 
 SECRET = [
     *(f"sensecrypt.crypto.{name}" for name in ("ckks.secret", "keyfile", "keys", "paillier.secret", "secretschemes")),
-    *("sensecrypt.protocol.keyserver", "sensecrypt.protocol.opening"),
+    *("sensecrypt.protocol.keyserver", "sensecrypt.protocol.decryption"),
     *("sensecrypt.keyservice.http.service", "sensecrypt.keyservice.http.vault"),
 ]
 CODE = """
@@ -40,7 +40,7 @@ for line in sys.stdin:
     kind, parts = json.loads(line)
     content = pack({name: base64.b64decode(part) for name, part in parts.items()})
     message = Message(content, dst_node_id=told["node"], message_type=kind)
-    context = Context(1, told["node"], {"sensecrypt-party": told["party"]}, RecordDict(), told["run_config"])
+    context = Context(1, told["node"], {"sensecrypt-identity": told["identity"]}, RecordDict(), told["run_config"])
     record = app(message, context).content[RECORD]
     parts = {name: base64.b64encode(array.data).decode() for name, array in record.items()}
     print(json.dumps([parts, sorted(set(SECRET) & set(sys.modules))]), flush=True)
@@ -49,7 +49,7 @@ for line in sys.stdin:
 
 def test_a_client_plays_where_the_secret_side_cannot_be_imported(fleet):
     played = fleet(rounds=1)
-    told = {"node": 103, "party": str(played.folder / "client-3.toml"), "run_config": played.run_config}
+    told = {"node": 103, "identity": str(played.folder / "client-3.toml"), "run_config": played.run_config}
     command = [sys.executable, "-c", CODE, json.dumps(SECRET), json.dumps(told)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[3] / "src"), *sys.path])}
     honest, asked = played.app, []

@@ -11,8 +11,8 @@ from sensecrypt.cli import main
 from sensecrypt.client.problem import own_problem
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput
-from sensecrypt.protocol.envelope import unseal_any
-from sensecrypt.protocol.sumrules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, SumRules
+from sensecrypt.protocol.envelope import parse_any
+from sensecrypt.protocol.releaserules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, ReleaseRules
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.keys import make_keys, release_rules
 from sensecrypt.transports.local.run import run_local
@@ -53,7 +53,7 @@ def test_weights_of_uneven_clients_are_moved_as_at_a_key_service(samples):
     weights = rules.weights(counts)
     rules.check(weights, weights)
     assert sum(weights.values()) == pytest.approx(1.0)
-    assert weights == SumRules(3, 0.5, LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS).weights(counts)
+    assert weights == ReleaseRules(3, 0.5, LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS).weights(counts)
 
 
 def test_weights_within_the_limits_and_of_shared_keys_are_by_samples():
@@ -70,7 +70,7 @@ def test_the_run_on_one_machine_is_weighed_by_the_rules(tmp_path):
     folder = RunFolder(tmp_path / "run")
     config = make_config(settings)
     [model] = run_local(config, folder, problem=problem).vectors
-    sent = [unseal_any(folder.message(0, f"own-{client}"), "own")[1]["sent"] for client in range(4)]
+    sent = [parse_any(folder.message(0, f"own-{client}"), "own")[1]["sent"] for client in range(4)]
     weights = release_rules(config).weights(dict(enumerate(sizes)))
     assert weights[0] < 0.75
     assert model == pytest.approx(sum(weights[client] * each for client, each in enumerate(sent)), abs=1e-5)
@@ -101,7 +101,7 @@ def test_uneven_clients_are_weighed_by_the_server_too(tmp_path, key_mode):
     server = {"weighting": "server", "profile": "paillier-2048-slot64", "rest": "plain", "key_mode": key_mode}
     folder, config = RunFolder(tmp_path / "run"), make_config({**SMALL, **more, **server})
     [model] = run_local(config, folder, problem=problem).vectors
-    sent = [unseal_any(folder.message(0, f"own-{client}"), "own")[1]["sent"] for client in range(4)]
+    sent = [parse_any(folder.message(0, f"own-{client}"), "own")[1]["sent"] for client in range(4)]
     weights, _ = release_rules(config).shares(dict(enumerate(sizes)), whole=True)
     assert (weights[0] < 0.6) == (key_mode == "dkms")
     assert model == pytest.approx(sum(weights[client] * each for client, each in enumerate(sent)), abs=1e-5)

@@ -17,7 +17,7 @@ from sklearn.metrics import adjusted_rand_score
 from sensecrypt.client import localtraining, update
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, SenseCryptError
-from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.report.folder import read_folder
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
@@ -233,7 +233,7 @@ class TestFaults:
 
     def test_an_altered_upload_makes_the_key_server_refuse_and_the_run_stop_resumably(self, tmp_path, reference):
         settings = {"layout": "blocks", "budget": "paper", "rest": "plain", "min_contributors": 4}  # all of a cluster
-        with pytest.raises(SenseCryptError, match="does not match the receipts"):
+        with pytest.raises(SenseCryptError, match="does not match the tags"):
             play(tmp_path, intercept=self.alter, **settings)
         folder = RunFolder(tmp_path / "run")
         assert models(run_local(folder.read_config(), folder, resume=True)) == models(reference)
@@ -278,9 +278,9 @@ class TestFaults:
     def alter(client, number, data):
         if (client, number) != (4, 1):  # a slow device, which sends a part plain
             return data
-        header, tensors = unseal_any(data, "upload")
+        header, tensors = parse_any(data, "upload")
         tensors["plain"][0] += 1
-        return seal("upload", header, tensors)
+        return serialize("upload", header, tensors)
 
     def test_below_the_quorum_the_round_is_retried_then_the_run_stops_resumably(self, tmp_path, reference):
         tries = []
@@ -313,14 +313,14 @@ class TestFaults:
         assert "finite" in record["failure"]
 
     def test_a_client_whose_process_dies_is_left_out(self, tmp_path, monkeypatch):
-        honest, here = update._sealed, os.getpid()
+        honest, here = update._protected, os.getpid()
 
         def die(context, task, *more):
             if task.client == 5 and task.round.number == 1 and os.getpid() != here:
                 os._exit(1)
             return honest(context, task, *more)
 
-        monkeypatch.setattr(update, "_sealed", die)
+        monkeypatch.setattr(update, "_protected", die)
         result = play(tmp_path, workers=2)
         [record] = [record for record in result.records if "left_out" in record]
         assert (record["client"], record["round"], record["left_out"]) == (5, 1, "the client's process died")

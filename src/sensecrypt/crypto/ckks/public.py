@@ -129,9 +129,9 @@ class CkksPublicKey:
 
     def _rows(self, ints: npt.ArrayLike) -> list[list[float]]:
         values = check_ints("ints", ints, self._profile.slot_bits)
-        padded = np.zeros(rows_of(values.size, self.slots) * self.slots)
-        padded[: values.size] = values
-        rows: list[list[float]] = padded.reshape(-1, self.slots).tolist()
+        blinded = np.zeros(rows_of(values.size, self.slots) * self.slots)
+        blinded[: values.size] = values
+        rows: list[list[float]] = blinded.reshape(-1, self.slots).tolist()
         return rows
 
 

@@ -49,7 +49,7 @@ from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
 from sensecrypt.profiles import DEFAULT_PROFILE, Profile, get_profile
 
 if TYPE_CHECKING:
-    from sensecrypt.crypto.paillier.obfuscators import ObfuscatorPool
+    from sensecrypt.crypto.paillier.randomizers import RandomizerPool
 
 
 _SMALL_PRIMES = gmpy2.primorial(199)
@@ -63,7 +63,7 @@ class PublicKey:
     __slots__ = ("_fingerprint", "_h", "_n", "_n2", "_profile", "_table")
 
     def __init__(self, n: int, h: int, profile: str | Profile = DEFAULT_PROFILE) -> None:
-        """A key from its modulus and the base of its obfuscators, refused where the public can see that it is weak."""
+        """A key from its modulus and the base of its randomizers, refused where the public can see that it is weak."""
         self._profile = get_profile(profile)
         if self._profile.scheme != "paillier":
             raise InvalidKey("profile", f"is {self._profile.name}", "choose one of the paillier profiles")
@@ -99,7 +99,7 @@ class PublicKey:
 
     @property
     def h(self) -> int:
-        """The base of the obfuscators."""
+        """The base of the randomizers."""
         return int(self._h)
 
     @property
@@ -142,13 +142,13 @@ class PublicKey:
         """Itself: so that either half of a pair can be asked for the public one."""
         return self
 
-    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1, pool: ObfuscatorPool | None = None) -> Ciphertexts:
+    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1, pool: RandomizerPool | None = None) -> Ciphertexts:
         """Fresh ciphertexts of whole numbers, `slots` to a row.
 
         Args:
             ints: within the signed range of a slot.
             workers: processes, used when the work is worth it.
-            pool: obfuscators made ahead; what it lacks is made now.
+            pool: randomizers made ahead; what it lacks is made now.
         """
         return encrypt_rows(self, self, self.plaintexts(ints), workers=workers, pool=pool)
 
@@ -246,7 +246,7 @@ class PublicKey:
             self._table = power_table(base, rows=self._profile.exponent_bits // 8, prime=self._n)
         return self._table
 
-    def obfuscators(self, exponents: Exponents) -> list[Pair]:
+    def randomizers(self, exponents: Exponents) -> list[Pair]:
         """h_s^a for each exponent a, given as a row of little-endian bytes."""
         return pairs_of(*table_products(self.prepare(), exponents, self._n2), self._n)
 
@@ -304,29 +304,29 @@ class PaillierAccumulator:
         return self._public.write(self._public._pairs("an upload", products, totals))
 
 
-class ObfuscatorMaker(Protocol):
+class RandomizerMaker(Protocol):
     """Whoever can compute h_s^a: the public key, or faster the secret key."""
 
     @property
     def public(self) -> PublicKey:
-        """Whose obfuscators they are."""
+        """Whose randomizers they are."""
 
     def prepare(self) -> object:
         """Build the tables, so that forked workers inherit them."""
 
-    def obfuscators(self, exponents: Exponents) -> list[Pair]:
+    def randomizers(self, exponents: Exponents) -> list[Pair]:
         """h_s^a for each exponent a, given as a row of little-endian bytes."""
 
 
 def encrypt_rows(
     public: PublicKey,
-    maker: ObfuscatorMaker,
+    maker: RandomizerMaker,
     plaintexts: Sequence[mpz],
     *,
     workers: int = 1,
-    pool: ObfuscatorPool | None = None,
+    pool: RandomizerPool | None = None,
 ) -> Ciphertexts:
-    """Hide each plaintext behind an obfuscator: from the pool as long as it lasts, the rest fresh."""
+    """Hide each plaintext behind an randomizer: from the pool as long as it lasts, the rest fresh."""
     checks.whole("workers", workers, low=1, high=1024)
     ready = pool.take(len(plaintexts), public) if pool else []
     rows = [public.write(hide(public, ready, plaintexts[: len(ready)]))] if ready else []
@@ -335,7 +335,7 @@ def encrypt_rows(
         rows.append(
             spread(
                 lambda start, stop: public.write(
-                    hide(public, fresh_obfuscators(public, maker, stop - start), rest[start:stop])
+                    hide(public, fresh_randomizers(public, maker, stop - start), rest[start:stop])
                 ),
                 len(rest),
                 workers=workers,
@@ -353,17 +353,17 @@ def integer(argument: str, value: object) -> mpz:
     return mpz(value)
 
 
-def fresh_obfuscators(public: PublicKey, maker: ObfuscatorMaker, count: int) -> list[Pair]:
-    """Obfuscators with exponents from the operating system."""
+def fresh_randomizers(public: PublicKey, maker: RandomizerMaker, count: int) -> list[Pair]:
+    """Randomizers with exponents from the operating system."""
     width = public.profile.exponent_bits // 8
     exponents = np.frombuffer(os.urandom(count * width), dtype=np.uint8).reshape(count, width)
-    return maker.obfuscators(exponents)
+    return maker.randomizers(exponents)
 
 
-def hide(public: PublicKey, obfuscators: Sequence[Pair], plaintexts: Sequence[mpz]) -> list[Pair]:
-    """(1 + m·n) · obfuscator, for each pair: deterministic, the part that test vectors check."""
+def hide(public: PublicKey, randomizers: Sequence[Pair], plaintexts: Sequence[mpz]) -> list[Pair]:
+    """(1 + m·n) · randomizer, for each pair: deterministic, the part that test vectors check."""
     n = public.modulus
-    return [(x, (u + m) % n) for (x, u), m in zip(obfuscators, plaintexts, strict=True)]
+    return [(x, (u + m) % n) for (x, u), m in zip(randomizers, plaintexts, strict=True)]
 
 
 def _fields(key: PublicKey) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 Nothing that aggregates may import this module; `make check` enforces it.
 
-Every obfuscator is an n-th power, so its order modulo p² divides p − 1. Let e be a multiple of it. Then
+Every randomizer is an n-th power, so its order modulo p² divides p − 1. Let e be a multiple of it. Then
 c^e ≡ 1 + m·e·n (mod p²), and as n = p·q, m mod p = (c^e mod p² − 1)/p · (e·q)⁻¹ mod p. The same holds for q, and the
 two halves are put together by the Chinese remainder theorem.
 
@@ -33,8 +33,8 @@ from gmpy2 import mpz
 from sensecrypt import checks
 from sensecrypt.crypto.encoding import from_bytes, rows_of, to_bytes, unpack
 from sensecrypt.crypto.paillier.fixedbase import Exponents, Pair, Table, pairs_of, power_table, table_products
-from sensecrypt.crypto.paillier.obfuscators import ObfuscatorPool
 from sensecrypt.crypto.paillier.public import PublicKey, encrypt_rows, integer
+from sensecrypt.crypto.paillier.randomizers import RandomizerPool
 from sensecrypt.crypto.parallel import spread
 from sensecrypt.crypto.scheme import Ciphertexts, Ints, SecretScheme
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
@@ -86,7 +86,7 @@ class SecretKey:
         """The key that goes with it."""
         return self._public
 
-    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1, pool: ObfuscatorPool | None = None) -> Ciphertexts:
+    def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1, pool: RandomizerPool | None = None) -> Ciphertexts:
         """What the public key's `encrypt` does, about twice as fast."""
         return encrypt_rows(self._public, self, self._public.plaintexts(ints), workers=workers, pool=pool)
 
@@ -120,7 +120,7 @@ class SecretKey:
         )
         plaintexts = from_bytes(rows)
         if public.modulus in plaintexts:
-            problem = f"has an obfuscator outside the subgroup in row {plaintexts.index(public.modulus):,}"
+            problem = f"has an randomizer outside the subgroup in row {plaintexts.index(public.modulus):,}"
             raise InvalidCiphertext("ciphertexts", problem, "pass only what this key's encrypt made, and sums of it")
         half = public.modulus // 2
         signed = [m - public.modulus if m > half else m for m in plaintexts]
@@ -143,7 +143,7 @@ class SecretKey:
             )
         return self._tables
 
-    def obfuscators(self, exponents: Exponents) -> list[Pair]:
+    def randomizers(self, exponents: Exponents) -> list[Pair]:
         """h_s^a for each exponent a, modulo p² and q² apart."""
         table_p, table_q = self.prepare()
         p, q, n = self._p, self._q, self._public.modulus
@@ -223,7 +223,7 @@ class _Half:
 def generate_paillier(profile: str | Profile) -> SecretKey:
     """A fresh key from the operating system's randomness.
 
-    p ≡ q ≡ 3 (mod 4) and gcd(p − 1, q − 1) = 2, as the obfuscators' h = −x² needs it. In a profile with a subgroup,
+    p ≡ q ≡ 3 (mod 4) and gcd(p − 1, q − 1) = 2, as the randomizers' h = −x² needs it. In a profile with a subgroup,
     h = −x^(2·β) with β = (p − 1)·(q − 1)/(4·α_p·α_q), of order 2·α_p·α_q; in the others β = 1.
     """
     chosen = get_profile(profile)

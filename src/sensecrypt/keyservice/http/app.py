@@ -139,7 +139,7 @@ def _add_runs(app: FastAPI, service: KeyService) -> None:
 
     @app.delete(RUN)
     def end_run(run: RunName, who: Annotated[Identity, Depends(_allow("admin"))]) -> dict[str, bool]:
-        """End a run: its secret key is destroyed, and members keep what was opened. For admins."""
+        """End a run: its secret key is destroyed, and members keep what was released. For admins."""
         service.end_run(run, who)
         return {"ended": True}
 
@@ -168,7 +168,7 @@ def _add_runs(app: FastAPI, service: KeyService) -> None:
         run: RunName, who: Annotated[Identity, Depends(_client)], data: Annotated[bytes, _body(_SKETCH_BYTES)]
     ) -> Response:
         """Your sketch; it comes back turned, for the aggregator. One for each run. For members."""
-        return _Message(service.turn_sketch(run, data, who))
+        return _Message(service.rotate_sketch(run, data, who))
 
 
 def _add_rounds(app: FastAPI, service: KeyService) -> None:
@@ -182,22 +182,20 @@ def _add_rounds(app: FastAPI, service: KeyService) -> None:
 
     @app.get(ROUND + "/task", response_class=_Message)
     def get_task(place: Where, who: Annotated[Identity, Depends(_client)]) -> Response:
-        """A round as it was registered, the members' shared seed for receipts, and the order. For members."""
+        """A round as it was registered, the members' shared seed for tags, and the order. For members."""
         return _Message(service.task(place, who))
 
-    @app.put(ROUND + "/receipt", openapi_extra=_MESSAGE_BODY)
-    async def put_receipt(
-        place: Where, request: Request, who: Annotated[Identity, Depends(_client)]
-    ) -> dict[str, bool]:
-        """Your receipt. For members."""
-        data = await read_body(request, await asyncio.to_thread(service.receipt_limit, place))
-        await asyncio.to_thread(service.take_receipt, data, place, who)
+    @app.put(ROUND + "/tag", openapi_extra=_MESSAGE_BODY)
+    async def put_tag(place: Where, request: Request, who: Annotated[Identity, Depends(_client)]) -> dict[str, bool]:
+        """Your tag. For members."""
+        data = await read_body(request, await asyncio.to_thread(service.tag_limit, place))
+        await asyncio.to_thread(service.take_tag, data, place, who)
         return {"taken": True}
 
-    @app.get(ROUND + "/receipts")
-    def get_receipts(place: Where, who: Annotated[Identity, Depends(_aggregator)]) -> dict[str, list[int]]:
-        """Whose receipts have arrived. For the aggregator."""
-        return {"clients": service.receipts(place, who)}
+    @app.get(ROUND + "/tags")
+    def get_tags(place: Where, who: Annotated[Identity, Depends(_aggregator)]) -> dict[str, list[int]]:
+        """Whose tags have arrived. For the aggregator."""
+        return {"clients": service.tags(place, who)}
 
     @app.put(ROUND + "/aggregate", response_class=_Message, openapi_extra=_MESSAGE_BODY)
     async def put_aggregate(place: Where, request: Request, who: Annotated[Identity, Depends(_aggregator)]) -> Response:
@@ -205,11 +203,11 @@ def _add_rounds(app: FastAPI, service: KeyService) -> None:
         limit = await asyncio.to_thread(service.aggregate_limit, place, who)
         with service.place_in_line():
             data = await read_body(request, limit)
-            return _Message(await asyncio.to_thread(service.open_aggregate, data, place, who))
+            return _Message(await asyncio.to_thread(service.decrypt_aggregate, data, place, who))
 
     @app.get(ROUND + "/model", response_class=_Message)
     async def get_model(place: Where, who: Annotated[Identity, Depends(_client)]) -> Response:
-        """Your cluster's opened sum. For members."""
+        """Your cluster's released sum. For members."""
         with contextlib.ExitStack() as stack:
             size = await asyncio.to_thread(service.model_bytes, place, who)
             stack.enter_context(service.answers.held(place, size, f"{who.role} {who.name}"))

@@ -1,6 +1,6 @@
 """The client of the key service: for the aggregator, for clients, for admins, each with its own certificate.
 
-Whatever it sends may arrive twice without harm: registrations, receipts and sums are stored under their address, and
+Whatever it sends may arrive twice without harm: registrations, tags and sums are stored under their address, and
 the service answers the same again with what it answered before. So everything is tried again after a lost connection.
 """
 
@@ -37,7 +37,7 @@ from sensecrypt.protocol.answers import (
     Acknowledgement,
     read_moved,
     read_sketch,
-    seal_sketch,
+    serialize_sketch,
 )
 from sensecrypt.protocol.descriptions import describe_round
 from sensecrypt.protocol.places import Place
@@ -92,7 +92,7 @@ class DkmsClient:
         self._http.close()
 
     def about(self) -> dict[str, Any]:
-        """Which version the service is, and whom it takes this party for."""
+        """Which version the service is, and whom it takes this identity for."""
         return self._json("GET", "/v1/about")
 
     def register_run(
@@ -138,9 +138,9 @@ class DkmsClient:
         """How many samples each client told that it has, as aggregator."""
         return {int(client): int(count) for client, count in self.run(run)["samples"].items()}
 
-    def turn_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
+    def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
         """This client's sketch as the aggregator may have it: the first that it sent in this run."""
-        return read_sketch(self._ask("PUT", f"{run_address(run)}/sketch", body=seal_sketch(row)))
+        return read_sketch(self._ask("PUT", f"{run_address(run)}/sketch", body=serialize_sketch(row)))
 
     def register_round(self, round_: Round) -> None:
         """Tell the service who takes part in a round, as aggregator."""
@@ -150,15 +150,15 @@ class DkmsClient:
         """What this client needs for its part in a round."""
         return RoundTask.from_bytes(self._ask("GET", f"{round_address(place)}/task"))
 
-    def send_receipt(self, receipt: bytes, round_: Round) -> None:
-        """Hand in this client's receipt."""
-        self._ask("PUT", f"{round_address(round_)}/receipt", body=receipt)
+    def send_tag(self, tag: bytes, round_: Round) -> None:
+        """Hand in this client's tag."""
+        self._ask("PUT", f"{round_address(round_)}/tag", body=tag)
 
-    def receipts(self, round_: Round) -> list[int]:
-        """Whose receipts the service has, as aggregator."""
-        return [int(client) for client in self._json("GET", f"{round_address(round_)}/receipts")["clients"]]
+    def tags(self, round_: Round) -> list[int]:
+        """Whose tags the service has, as aggregator."""
+        return [int(client) for client in self._json("GET", f"{round_address(round_)}/tags")["clients"]]
 
-    def open(self, aggregate: bytes, round_: Round) -> Acknowledgement:
+    def release(self, aggregate: bytes, round_: Round) -> Acknowledgement:
         """Have a sum decrypted and verified, as aggregator."""
         address = f"{round_address(round_)}/aggregate"
         return Acknowledgement.from_bytes(self._ask("PUT", address, body=aggregate, read_seconds=OPEN_SECONDS))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sensecrypt.errors import ServiceError
-from sensecrypt.keyservice.http import audit, policy, schema, sealing, store
+from sensecrypt.keyservice.http import audit, policy, schema, storagecipher, store
 from sensecrypt.keyservice.http.audit import Head
 
 _LOOKS = 5  # at a log that a running service writes to
@@ -64,16 +64,16 @@ class Folder:
         try:
             (self.path / "keys").mkdir(mode=0o700)
             self.policy.write_text(policy.DEFAULT_TEXT, encoding="utf-8")
-            sealing.create_root(self.root, passphrase)
+            storagecipher.create_root(self.root, passphrase)
             _create_database(self.database)
             self.log.touch(mode=0o600)
-            opened = store.Store(self.database, self.log)
-            opened.note({"event": "initialised"})
-            opened.close()
+            released = store.Store(self.database, self.log)
+            released.note({"event": "initialised"})
+            released.close()
         except BaseException:
             shutil.rmtree(self.path)
             raise
-        return opened.head
+        return released.head
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

@@ -15,23 +15,23 @@ from sensecrypt.errors import Rejected
 from sensecrypt.keyservice.http.audit import Facts
 from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.registry import facts_of, left_behind, require_going_on
-from sensecrypt.keyservice.http.sealing import Sealer
+from sensecrypt.keyservice.http.storagecipher import StorageCipher
 from sensecrypt.keyservice.http.store import Store, Transaction
 from sensecrypt.protocol.answers import (
+    read_importance_order,
     read_moved,
-    read_ranking,
     read_sketch,
-    seal_moved,
-    seal_opened,
-    seal_ranking,
-    seal_sketch,
+    serialize_importance_order,
+    serialize_moved,
+    serialize_released,
+    serialize_sketch,
 )
 from sensecrypt.protocol.descriptions import read_round
-from sensecrypt.protocol.envelope import seal, unseal_any
-from sensecrypt.protocol.ledger import Ranking
-from sensecrypt.protocol.messages import Receipt
-from sensecrypt.protocol.opened import Opened
+from sensecrypt.protocol.envelope import parse_any, serialize
+from sensecrypt.protocol.ledger import ImportanceOrder
+from sensecrypt.protocol.messages import Tag
 from sensecrypt.protocol.places import Place, place_of
+from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.updates import FEDAVG, moved_after
 
@@ -56,35 +56,37 @@ class DatabaseLedger:
         """
         self._rule = rule
         self._store, self._root, self._who, self._number = store, root, who, number
-        self._sealer = Sealer(root)
+        self._cipher = StorageCipher(root)
 
     @property
     def root(self) -> bytes:
         """What all seeds are derived from."""
         return self._root
 
-    def ranking(self, run: str, cluster: int) -> Ranking | None:
+    def ranking(self, run: str, cluster: int) -> ImportanceOrder | None:
         """The cluster's latest order, if it has one."""
         sql = "SELECT number, ranking FROM rankings WHERE (run, cluster) = (?, ?) ORDER BY id DESC LIMIT 1"
-        return self._open_ranking(run, cluster, self._store.run(lambda transaction: transaction.row(sql, run, cluster)))
+        return self._release_ranking(
+            run, cluster, self._store.run(lambda transaction: transaction.row(sql, run, cluster))
+        )
 
-    def ranking_of(self, round_: Round) -> Ranking | None:
+    def ranking_of(self, round_: Round) -> ImportanceOrder | None:
         """The order that was the latest when the round was registered."""
         # the clause is a constant; values are bound
         sql = f"SELECT number, ranking FROM rankings WHERE id = (SELECT ranking FROM rounds {_ATTEMPT})"  # noqa: S608
         row = self._store.run(lambda transaction: transaction.row(sql, *place_of(round_).all))
-        return self._open_ranking(round_.run, round_.cluster, row)
+        return self._release_ranking(round_.run, round_.cluster, row)
 
-    def keep_ranking(self, run: str, cluster: int, ranking: Ranking) -> None:
+    def keep_ranking(self, run: str, cluster: int, ranking: ImportanceOrder) -> None:
         """A new order for the cluster; a second one of the same round changes nothing."""
         number = self._number
-        sealed = self._sealer.seal(seal_ranking(ranking), "ranking", run, cluster, number)
+        encrypted = self._cipher.encrypt(serialize_importance_order(ranking), "ranking", run, cluster, number)
 
         def work(transaction: Transaction) -> None:
             sql = "SELECT 1 FROM rankings WHERE (run, cluster, number) = (?, ?, ?)"
             if transaction.row(sql, run, cluster, number) is None:
                 sql = "INSERT INTO rankings (run, cluster, number, ranking) VALUES (?, ?, ?, ?)"
-                transaction.change(sql, run, cluster, number, sealed)
+                transaction.change(sql, run, cluster, number, encrypted)
                 facts: Facts = {"run": run, "cluster": cluster, "round": number}
                 transaction.note({"event": "order-made", **self._by, **facts})
 
@@ -93,91 +95,91 @@ class DatabaseLedger:
     def keep_sketch(self, run: str, client: int, row: FloatVector) -> FloatVector:
         """Keep what describes a client's data, if it is the first; the one that was kept."""
         place = ("sketch", run, client)
-        sealed = self._sealer.seal(seal_sketch(row), *place)
+        encrypted = self._cipher.encrypt(serialize_sketch(row), *place)
 
         def work(transaction: Transaction) -> bytes:
             sql = "INSERT INTO sketches VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-            if transaction.change(sql, run, client, sealed):
+            if transaction.change(sql, run, client, encrypted):
                 transaction.note({"event": "sketch-turned", **self._by, "run": run, "client": client})
-                return sealed
+                return encrypted
             known = transaction.row("SELECT sketch FROM sketches WHERE (run, client) = (?, ?)", run, client)
-            return sealed if known is None else known[0]
+            return encrypted if known is None else known[0]
 
-        return read_sketch(self._sealer.open(self._store.run(work), *place))
+        return read_sketch(self._cipher.decrypt(self._store.run(work), *place))
 
-    def keep_receipt(self, round_: Round, receipt: Receipt) -> bool:
-        """Keep a client's receipt, if it is the first."""
-        place, client = place_of(round_), receipt.client
-        without = replace(receipt, pad=None).to_bytes(round_)
-        sealed = self._sealer.seal(without, "receipt", *place.all, client)
-        padded = None
-        if receipt.pad is not None:
-            padded = self._sealer.seal(receipt.to_bytes(round_), "padded receipt", *place.all, client)
+    def keep_tag(self, round_: Round, tag: Tag) -> bool:
+        """Keep a client's tag, if it is the first."""
+        place, client = place_of(round_), tag.client
+        without = replace(tag, blinding=None).to_bytes(round_)
+        encrypted = self._cipher.encrypt(without, "tag", *place.all, client)
+        blinded = None
+        if tag.blinding is not None:
+            blinded = self._cipher.encrypt(tag.to_bytes(round_), "blinded tag", *place.all, client)
 
         def work(transaction: Transaction) -> bool:
-            sql = "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            sql = "INSERT INTO tags VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
             require_going_on(transaction, place.run)
-            late = _is_opened(transaction, place) or left_behind(transaction, place) is not None
-            kept = None if late else padded  # who comes too late is in no sum
-            if not transaction.change(sql, *place.all, client, sealed, kept):
+            late = _is_released(transaction, place) or left_behind(transaction, place) is not None
+            kept = None if late else blinded  # who comes too late is in no sum
+            if not transaction.change(sql, *place.all, client, encrypted, kept):
                 return False
-            transaction.note({"event": "receipt-taken", **self._by, **facts_of(place), "client": client})
+            transaction.note({"event": "tag-taken", **self._by, **facts_of(place), "client": client})
             return True
 
         return self._store.run(work)
 
-    def receipts(self, round_: Round) -> Mapping[int, Receipt]:
-        """All receipts of the round, by client; of a round that was opened, without their pads."""
+    def tags(self, round_: Round) -> Mapping[int, Tag]:
+        """All tags of the round, by client; of a round that was released, without their blinding seeds."""
         place = place_of(round_)
-        sql = f"SELECT client, receipt, padded FROM receipts {_ATTEMPT}"  # noqa: S608  (constants)
+        sql = f"SELECT client, tag, blinded FROM tags {_ATTEMPT}"  # noqa: S608  (constants)
         rows = self._store.run(lambda transaction: transaction.rows(sql, *place.all))
         found = {}
-        for client, sealed, padded in rows:
-            kept, label = (sealed, "receipt") if padded is None else (padded, "padded receipt")
-            found[client] = Receipt.from_bytes(self._sealer.open(kept, label, *place.all, client), round_)
+        for client, encrypted, blinded in rows:
+            kept, label = (encrypted, "tag") if blinded is None else (blinded, "blinded tag")
+            found[client] = Tag.from_bytes(self._cipher.decrypt(kept, label, *place.all, client), round_)
         return found
 
-    def signed(self, round_: Round) -> list[int]:
-        """Whose receipts there are, ascending."""
-        sql = f"SELECT client FROM receipts {_ATTEMPT} ORDER BY client"  # noqa: S608  (constants)
+    def tagged(self, round_: Round) -> list[int]:
+        """Whose tags there are, ascending."""
+        sql = f"SELECT client FROM tags {_ATTEMPT} ORDER BY client"  # noqa: S608  (constants)
         rows = self._store.run(lambda transaction: transaction.rows(sql, *place_of(round_).all))
         return [client for (client,) in rows]
 
-    def was_opened(self, round_: Round) -> bool:
+    def was_released(self, round_: Round) -> bool:
         """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
-        return self._store.run(lambda transaction: _is_opened(transaction, place_of(round_)))
+        return self._store.run(lambda transaction: _is_released(transaction, place_of(round_)))
 
-    def keep_opened(self, round_: Round, opened: Opened) -> None:
-        """The sum, sealed, with the audit line that it was decrypted; the pads of all attempts go. All or nothing."""
+    def keep_released(self, round_: Round, released: ReleasedSum) -> None:
+        """Keep the sum with its audit line, and erase the blinding seeds of all attempts: all of it or nothing."""
         place = place_of(round_)
         rule = None
         if place.purpose == "model":
-            moved, state = self._moved_after(opened, round_)
-            kept = seal_moved(moved)
+            moved, state = self._moved_after(released, round_)
+            kept = serialize_moved(moved)
             if state:
-                rule = self._sealer.seal(seal("rule", {}, state), "rule", *place.round)
+                rule = self._cipher.encrypt(serialize("rule", {}, state), "rule", *place.round)
         else:
-            kept = seal_opened(opened, round_)
-        result = self._sealer.seal(kept, "opened", *place.round)
-        who = ",".join(map(str, opened.contributors))
+            kept = serialize_released(released, round_)
+        result = self._cipher.encrypt(kept, "released", *place.round)
+        who = ",".join(map(str, released.contributors))
 
         def work(transaction: Transaction) -> None:
-            if _is_opened(transaction, place):
+            if _is_released(transaction, place):
                 raise Rejected("this sum was decrypted already", code="already-decrypted")
-            sql = f"UPDATE openings SET result = ?, contributors = ?, weight = ?, rule = ? {_OPENING}"  # noqa: S608  (constants)
-            transaction.change(sql, result, who, opened.weight, rule, *place.round)
-            transaction.erase(f"UPDATE receipts SET padded = NULL {_OPENING}", *place.round)  # noqa: S608  (constants)
-            facts = {**facts_of(place), "clients": list(opened.contributors)}
+            sql = f"UPDATE releases SET result = ?, contributors = ?, weight = ?, rule = ? {_OPENING}"  # noqa: S608  (constants)
+            transaction.change(sql, result, who, released.weight, rule, *place.round)
+            transaction.erase(f"UPDATE tags SET blinded = NULL {_OPENING}", *place.round)  # noqa: S608  (constants)
+            facts = {**facts_of(place), "clients": list(released.contributors)}
             transaction.note({"event": "decrypted", **self._by, **facts})
 
         self._store.run(work)
 
     def _moved_after(
-        self, opened: Opened, round_: Round
+        self, released: ReleasedSum, round_: Round
     ) -> tuple[npt.NDArray[np.float32], dict[str, checks.FloatVector]]:
-        """How far the cluster has moved, from where it was after its latest round that was opened before this one."""
+        """How far the cluster has moved, from where it was after its latest round that was released before this one."""
         sql = (
-            "SELECT number, attempt, rule FROM openings WHERE (run, cluster, purpose) = (?, ?, 'model') AND number < ? "
+            "SELECT number, attempt, rule FROM releases WHERE (run, cluster, purpose) = (?, ?, 'model') AND number < ? "
             "AND result IS NOT NULL ORDER BY number DESC LIMIT 1"
         )
         where = (round_.run, round_.cluster, round_.number)
@@ -188,13 +190,13 @@ class DatabaseLedger:
             kept = self.result(place)
             before = None if kept is None else read_moved(kept, round_.size)
             if latest[2] is not None:
-                _, state = unseal_any(self._sealer.open(latest[2], "rule", *place.round), "rule")
-        return moved_after(before, opened, round_, rule=self._rule, state=state)
+                _, state = parse_any(self._cipher.decrypt(latest[2], "rule", *place.round), "rule")
+        return moved_after(before, released, round_, rule=self._rule, state=state)
 
     def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
-        """Of every sum of the run and purpose that was opened: its clients and their weights."""
+        """Of every sum of the run and purpose that was released: its clients and their weights."""
         sql = (
-            "SELECT contributors, description FROM openings JOIN rounds USING (run, number, cluster, purpose, attempt)"
+            "SELECT contributors, description FROM releases JOIN rounds USING (run, number, cluster, purpose, attempt)"
             " WHERE (run, purpose) = (?, ?) AND result IS NOT NULL"
         )
         rows = self._store.run(lambda transaction: transaction.rows(sql, run, purpose))
@@ -205,24 +207,24 @@ class DatabaseLedger:
         return found
 
     def result(self, place: Place) -> bytes | None:
-        """What came of the sum of that very attempt, if it was opened: of a model, as it travels to members."""
-        sql = f"SELECT result FROM openings {_OPENING} AND attempt = ?"  # noqa: S608  (constants)
+        """What came of the sum of that very attempt, if it was released: of a model, as it travels to members."""
+        sql = f"SELECT result FROM releases {_OPENING} AND attempt = ?"  # noqa: S608  (constants)
         row = self._store.run(lambda transaction: transaction.row(sql, *place.all))
         if row is None or row[0] is None:
             return None
-        return self._sealer.open(row[0], "opened", *place.round)
+        return self._cipher.decrypt(row[0], "released", *place.round)
 
     @property
     def _by(self) -> dict[str, str]:
         return {"role": self._who.role, "name": self._who.name}
 
-    def _open_ranking(self, run: str, cluster: int, row: tuple[int, bytes] | None) -> Ranking | None:
+    def _release_ranking(self, run: str, cluster: int, row: tuple[int, bytes] | None) -> ImportanceOrder | None:
         if row is None:
             return None
-        return read_ranking(self._sealer.open(row[1], "ranking", run, cluster, row[0]))
+        return read_importance_order(self._cipher.decrypt(row[1], "ranking", run, cluster, row[0]))
 
 
-def _is_opened(transaction: Transaction, place: Place) -> bool:
+def _is_released(transaction: Transaction, place: Place) -> bool:
     # the clause is a constant; values are bound
-    row = transaction.row(f"SELECT result IS NOT NULL FROM openings {_OPENING}", *place.round)  # noqa: S608
+    row = transaction.row(f"SELECT result IS NOT NULL FROM releases {_OPENING}", *place.round)  # noqa: S608
     return row is not None and bool(row[0])

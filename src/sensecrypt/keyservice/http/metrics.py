@@ -8,13 +8,13 @@ from collections import defaultdict
 _HELP = {
     "requests": ("counter", "Answers given, by status."),
     "refusals": ("counter", "Requests not granted, by code."),
-    "receipts": ("counter", "Receipts taken."),
+    "tags": ("counter", "Tags taken."),
     "decryptions": ("counter", "Sums decrypted and verified."),
     "decryption_seconds": ("counter", "Time spent on decrypting them."),
     "models_handed_out": ("counter", "Models given to clients."),
     "connections_dropped": ("counter", "Connections closed because there were too many."),
     "answers_given_up": ("counter", "Answers that their peers did not read in time."),
-    "openings_waiting": ("gauge", "Sums being decrypted or waiting for it."),
+    "releases_waiting": ("gauge", "Sums being decrypted or waiting for it."),
     "audit_lines": ("gauge", "Lines in the audit log."),
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
-from sensecrypt.protocol.sumrules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT
+from sensecrypt.protocol.releaserules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT
 from sensecrypt.tomlfile import read_toml, refuse_unknown
 
 
@@ -27,7 +27,7 @@ class Policy:
         max_members: the most clients of a run.
         failures_per_round: how many sums that fail after decryption a round may have; then it is closed.
         failures_per_run: how many a run may have; then it is closed.
-        openings_at_once: how many sums may wait for decryption, each holding its body in memory.
+        releases_at_once: how many sums may wait for decryption, each holding its body in memory.
         decryptions_per_minute: of all aggregators together.
         requests_per_second: of one certificate, on average.
         burst: of one certificate, at once.
@@ -57,7 +57,7 @@ class Policy:
     max_members: int = 10_000
     failures_per_round: int = 4
     failures_per_run: int = 12
-    openings_at_once: int = 4
+    releases_at_once: int = 4
     decryptions_per_minute: int = 60
     requests_per_second: int = 50
     burst: int = 200
@@ -115,7 +115,7 @@ max_parameters = 100_000_000  # the largest model
 max_members = 10_000          # the most clients of a run
 failures_per_round = 4        # sums that fail after decryption; then the round is closed
 failures_per_run = 12         # of all its rounds; then the run is closed
-openings_at_once = 4          # sums that may wait for decryption
+releases_at_once = 4          # sums that may wait for decryption
 decryptions_per_minute = 60   # of all aggregators together
 requests_per_second = 50      # of one certificate, on average
 burst = 200                   # of one certificate, at once

@@ -20,8 +20,8 @@ from sensecrypt.keyservice.http.store import Store, Transaction
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.places import Place, place_of
+from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sumrules import SumRules
 from sensecrypt.types import BoolVector
 
 _KEPT_ROUNDS = 256  # in memory
@@ -132,28 +132,28 @@ class Registry:
         self._store.run(work)
 
     def end_run(self, name: str, who: Identity) -> None:
-        """No sum of it is decrypted from now on, and no pad is kept; what was opened stays for its members."""
+        """No sum of it is decrypted from now on, and no blinding is kept; what was released stays for its members."""
 
         def work(transaction: Transaction) -> None:
             if transaction.change("UPDATE runs SET ended = 1 WHERE run = ? AND NOT ended", name):
-                transaction.erase("UPDATE receipts SET padded = NULL WHERE run = ? AND padded IS NOT NULL", name)
+                transaction.erase("UPDATE tags SET blinded = NULL WHERE run = ? AND blinded IS NOT NULL", name)
                 transaction.note({"event": "run-ended", **_by(who), "run": name})
 
         self._store.run(work)
         self.ended.add(name)
 
     def is_over(self, run: Run) -> bool:
-        """Whether every cluster that is registered with the run's last round has been opened."""
+        """Whether every cluster that is registered with the run's last round has been released."""
         if run.rounds is None:
             return False
         sql = (
             "SELECT count(*), count(result) FROM (SELECT DISTINCT run, number, cluster, purpose FROM rounds"
-            " WHERE (run, number, purpose) = (?, ?, 'model')) LEFT JOIN openings USING (run, number, cluster, purpose)"
+            " WHERE (run, number, purpose) = (?, ?, 'model')) LEFT JOIN releases USING (run, number, cluster, purpose)"
         )
         last = run.rounds - 1
         row = self._store.run(lambda transaction: transaction.row(sql, run.run, last))
-        registered, opened = row or (0, 0)
-        return bool(registered) and registered == opened
+        registered, released = row or (0, 0)
+        return bool(registered) and registered == released
 
     def keep_samples(self, run: str, client: int, samples: int, who: Identity) -> None:
         """How many samples a client has: the first that it tells counts, for all rounds of the run."""
@@ -216,10 +216,10 @@ class Registry:
                 ranking = (transaction.row(sql, round_.run, round_.cluster) or (None,))[0]
             row = (*place.all, description, ranking)
             transaction.change("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
-            # Pads of attempts and rounds that this one leaves behind will never be taken off.
-            behind = "(run, cluster, purpose) = (?, ?, ?) AND (number, attempt) < (?, ?) AND padded IS NOT NULL"
+            # Blindings of attempts and rounds that this one leaves behind will never be taken off.
+            behind = "(run, cluster, purpose) = (?, ?, ?) AND (number, attempt) < (?, ?) AND blinded IS NOT NULL"
             values = (place.run, place.cluster, place.purpose, place.number, place.attempt)
-            transaction.erase(f"UPDATE receipts SET padded = NULL WHERE {behind}", *values)  # noqa: S608  (constants)
+            transaction.erase(f"UPDATE tags SET blinded = NULL WHERE {behind}", *values)  # noqa: S608  (constants)
             facts = {"event": "round-registered", **_by(who), **facts_of(place)}
             transaction.note({**facts, "clients": sorted(round_.weights)})
             return True
@@ -278,7 +278,7 @@ def require_going_on(transaction: Transaction, run: str) -> None:
         raise refused("run-ended", f"run {run} has ended")
 
 
-def check_weights(round_: Round, samples: Mapping[int, int], rules: SumRules) -> None:
+def check_weights(round_: Round, samples: Mapping[int, int], rules: ReleaseRules) -> None:
     """Raise unless the round's weights are those that follow from what its members told; an aggregator sets none."""
     if silent := sorted(round_.weights.keys() - samples.keys()):
         raise refused("no-samples", f"client {silent[0]} has not told how many samples it has")
@@ -292,14 +292,14 @@ def check_weights(round_: Round, samples: Mapping[int, int], rules: SumRules) ->
 
 
 def left_behind(transaction: Transaction, place: Place) -> str | None:
-    """Why no sum of that attempt will be opened any more, or None: a later attempt, or round, has begun."""
+    """Why no sum of that attempt will be released any more, or None: a later attempt, or round, has begun."""
     sql = "SELECT max(attempt) FROM rounds WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
     attempt = (transaction.row(sql, *place.round) or (None,))[0]
     if attempt != place.attempt:
         return f"attempt {attempt} of this round has begun"
     sql = "SELECT max(number) FROM rounds WHERE (run, cluster, purpose) = (?, ?, ?)"
     number = (transaction.row(sql, place.run, place.cluster, place.purpose) or (None,))[0]
-    return None if number == place.number else f"round {number} has begun, and pads of earlier ones are forgotten"
+    return None if number == place.number else f"round {number} has begun, and blindings of earlier ones are forgotten"
 
 
 def _is_repeated(transaction: Transaction, place: Place, round_: Round) -> bool:
@@ -312,9 +312,9 @@ def _is_repeated(transaction: Transaction, place: Place, round_: Round) -> bool:
 
 def _check_free(transaction: Transaction, place: Place, members: set[int]) -> None:
     """A new attempt comes after all others, before anything was decrypted, and takes nobody from another cluster."""
-    sql = "SELECT result IS NOT NULL FROM openings WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
-    opened = transaction.row(sql, *place.round)
-    if opened is not None and opened[0]:
+    sql = "SELECT result IS NOT NULL FROM releases WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
+    released = transaction.row(sql, *place.round)
+    if released is not None and released[0]:
         raise refused("already-decrypted", "a sum of this round was decrypted; it cannot be started again")
     sql = "SELECT max(attempt) FROM rounds WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
     latest = (transaction.row(sql, *place.round) or (None,))[0]

@@ -1,4 +1,4 @@
-"""The database: one file, write-ahead logging, strict tables. What is secret in it is sealed."""
+"""The database: one file, write-ahead logging, strict tables. What is secret in it is encrypted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CREATE TABLE samples (                  -- what members' weights follow from, fi
 ) STRICT;
 CREATE TABLE sketches (                 -- one a client: each that is turned tells whoever turns it something
     run TEXT NOT NULL, client INTEGER NOT NULL,
-    sketch BLOB NOT NULL,               -- the first that came, sealed
+    sketch BLOB NOT NULL,               -- the first that came, encrypted
     PRIMARY KEY (run, client)
 ) STRICT;
 CREATE TABLE rankings (
@@ -27,7 +27,7 @@ CREATE TABLE rankings (
     run TEXT NOT NULL,
     cluster INTEGER NOT NULL,
     number INTEGER NOT NULL,            -- of the round whose sensitivities made it
-    ranking BLOB NOT NULL               -- sealed
+    ranking BLOB NOT NULL               -- encrypted
 ) STRICT;
 CREATE TABLE rounds (
     {_ROUND}, attempt INTEGER NOT NULL,
@@ -35,21 +35,21 @@ CREATE TABLE rounds (
     ranking INTEGER REFERENCES rankings (id),  -- the order that its members are told, fixed from the start
     PRIMARY KEY (run, number, cluster, purpose, attempt)
 ) STRICT;
-CREATE TABLE receipts (
+CREATE TABLE tags (
     {_ROUND}, attempt INTEGER NOT NULL, client INTEGER NOT NULL,
-    receipt BLOB NOT NULL,              -- without its pad, sealed
-    padded BLOB,                        -- with it, sealed; gone as soon as the round is opened
+    tag BLOB NOT NULL,              -- without its blinding, encrypted
+    blinded BLOB,                        -- with it, encrypted; gone as soon as the round is released
     PRIMARY KEY (run, number, cluster, purpose, attempt, client)
 ) STRICT;
-CREATE TABLE openings (                 -- one a round, whatever its attempts
+CREATE TABLE releases (                 -- one a round, whatever its attempts
     {_ROUND},
     attempt INTEGER,                    -- whose sum entered decryption; none as long as all were refused
     digest BLOB,                        -- of that sum
     failures INTEGER NOT NULL DEFAULT 0,
-    result BLOB,                        -- sealed; there as soon as it is verified
+    result BLOB,                        -- encrypted; there as soon as it is verified
     contributors TEXT,
     weight REAL,
-    rule BLOB,                          -- sealed; what the server's rule remembers after this round
+    rule BLOB,                          -- encrypted; what the server's rule remembers after this round
     PRIMARY KEY (run, number, cluster, purpose)
 ) STRICT;
 CREATE TABLE audit_waiting (number INTEGER PRIMARY KEY, line TEXT NOT NULL) STRICT;  -- until they are in the file

@@ -28,8 +28,8 @@ from sensecrypt.keyservice.http.listener import Listener
 from sensecrypt.keyservice.http.policy import Policy, read_policy
 from sensecrypt.keyservice.http.processes import forbid_core_dumps
 from sensecrypt.keyservice.http.refusals import Refusals
-from sensecrypt.keyservice.http.sealing import read_root
 from sensecrypt.keyservice.http.service import KeyService
+from sensecrypt.keyservice.http.storagecipher import read_root
 from sensecrypt.keyservice.http.store import Store
 from sensecrypt.keyservice.http.transport import CertifiedProtocol, server_context
 from sensecrypt.keyservice.http.vaultkey import VaultProcess

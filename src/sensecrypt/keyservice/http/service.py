@@ -20,26 +20,26 @@ from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.ledger import DatabaseLedger
 from sensecrypt.keyservice.http.limits import Buckets, Repeated
 from sensecrypt.keyservice.http.metrics import Metrics
-from sensecrypt.keyservice.http.openings import Openings
 from sensecrypt.keyservice.http.policy import Policy
 from sensecrypt.keyservice.http.problems import from_rejected, refused
 from sensecrypt.keyservice.http.registry import Registry, Run, check_policy, check_run, check_weights, facts_of
+from sensecrypt.keyservice.http.releases import Releases
 from sensecrypt.keyservice.http.store import Store
 from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess, destroy_key, generate_key
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.answers import (
     Acknowledgement,
-    read_opened,
+    read_released,
     read_sketch,
-    seal_sketch,
+    serialize_sketch,
 )
 from sensecrypt.protocol.descriptions import read_round
 from sensecrypt.protocol.keyserver import MISMATCH, KeyServer
-from sensecrypt.protocol.messages import Aggregate, Receipt
+from sensecrypt.protocol.messages import Aggregate, Tag
 from sensecrypt.protocol.places import Place, place_of
+from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.roundtasks import RoundTask
-from sensecrypt.protocol.sumrules import SumRules
 
 T = TypeVar("T")
 _HEADER_BYTES = 1 << 17  # of a message, and whatever else is short in it
@@ -58,11 +58,11 @@ class KeyService:
         self.store, self.policy, self.metrics = store, policy, Metrics()
         self._folder, self._root, self._vault, self._workers = folder, root, vault, workers
         self._registry = Registry(store)
-        self._openings = Openings(store, policy.failures_per_round, policy.failures_per_run)
-        self._waiting = threading.BoundedSemaphore(policy.openings_at_once)
+        self._releases = Releases(store, policy.failures_per_round, policy.failures_per_run)
+        self._waiting = threading.BoundedSemaphore(policy.releases_at_once)
         self._decryptions = Buckets(rate=policy.decryptions_per_minute / 60, burst=policy.decryptions_per_minute)
         self._registering, self._keeping = threading.Lock(), threading.Lock()
-        self._opening: dict[tuple[str, int, str], threading.Lock] = {}
+        self._release: dict[tuple[str, int, str], threading.Lock] = {}
         self._models: dict[Place, bytes] = {}
         self.answers = Answers(policy.answer_megabytes * 1_000_000)
         self._handed = Repeated(per_minute=policy.lines_per_minute)
@@ -128,17 +128,17 @@ class KeyService:
             raise from_rejected(error) from None
         check_weights(round_, self._registry.samples(place.run), self._rules(run))
         lock = self._lock(place)
-        if not lock.acquire(timeout=_LOCK_SECONDS):  # a new attempt erases the pads that an opening reads
+        if not lock.acquire(timeout=_LOCK_SECONDS):  # a new attempt erases the seeds that a release reads
             raise refused("busy", "a sum of this cluster is being decrypted")
         try:
             self._registry.add_round(round_, who)
         finally:
             lock.release()
 
-    def receipts(self, place: Place, who: Identity) -> list[int]:
-        """Whose receipts have arrived."""
+    def tags(self, place: Place, who: Identity) -> list[int]:
+        """Whose tags have arrived."""
         self._authorised(place.run, who)
-        return self._ledger(who).signed(self._registry.round(place))
+        return self._ledger(who).tagged(self._registry.round(place))
 
     def aggregate_limit(self, place: Place, who: Identity) -> int:
         """How long an aggregate of that run can be: every block encrypted and every value plain, and a header."""
@@ -146,28 +146,28 @@ class KeyService:
         profile = get_profile(run.profile)
         return run.blocks * (profile.ciphertext_bytes + 1) + run.size * profile.slot_bits // 8 + _HEADER_BYTES
 
-    def receipt_limit(self, place: Place) -> int:
-        """How long a receipt of that run can be: a mask, and a header."""
+    def tag_limit(self, place: Place) -> int:
+        """How long a tag of that run can be: a mask, and a header."""
         return self._registry.run(place.run).blocks // 8 + _HEADER_BYTES
 
     @contextlib.contextmanager
     def place_in_line(self) -> Iterator[None]:
         """Held by whoever submits a sum, from before its body is read: so few bodies are in memory at once."""
         if not self._waiting.acquire(blocking=False):
-            raise refused("busy", f"{self.policy.openings_at_once} sums wait for decryption already")
-        self.metrics.count("openings_waiting")
+            raise refused("busy", f"{self.policy.releases_at_once} sums wait for decryption already")
+        self.metrics.count("releases_waiting")
         try:
             yield
         finally:
-            self.metrics.count("openings_waiting", -1)
+            self.metrics.count("releases_waiting", -1)
             self._waiting.release()
 
-    def open_aggregate(self, data: bytes, place: Place, who: Identity) -> bytes:
+    def decrypt_aggregate(self, data: bytes, place: Place, who: Identity) -> bytes:
         """Decrypt and verify a sum, once; the same again is told what came out, and nothing is decrypted."""
         run, round_ = self._authorised(place.run, who), self._registry.round(place)
         digest = _checked(lambda message: Aggregate.from_bytes(message, round_), data).digest()
         with self._lock(place):
-            known = self._openings.claim(place, digest, who)
+            known = self._releases.claim(place, digest, who)
             if known is None:
                 known = self._decrypt(data, round_, run, who)
             if place.purpose == "sensitivity":
@@ -183,39 +183,39 @@ class KeyService:
         run = self._registry.run(name)
         self._registry.keep_samples(name, self._client(run, who), samples, who)
 
-    def turn_sketch(self, name: str, data: bytes, who: Identity) -> bytes:
+    def rotate_sketch(self, name: str, data: bytes, who: Identity) -> bytes:
         """A client's sketch, turned; the first that it sent, whatever it sends later: more would tell the rotation."""
         run = self._registry.run(name)
         client = self._client(run, who)
         if name in self._registry.ended:
             raise refused("run-ended", f"run {name} has ended")
         row = self._ledger(who).keep_sketch(name, client, _checked(read_sketch, data))
-        return seal_sketch(self._server(run, who).turn(name, row))
+        return serialize_sketch(self._server(run, who).turn(name, row))
 
     def task(self, place: Place, who: Identity) -> bytes:
-        """A round as it was registered, and what its members share: the seed of receipts, and the order."""
+        """A round as it was registered, and what its members share: the seed of tags, and the order."""
         run, round_ = self._own(place, who)
         ranking = self._ledger(who).ranking_of(round_) if place.purpose == "model" else None
         after = self._registry.find_round(replace(place, number=place.number + 1, purpose="sensitivity"))
         if place.purpose != "model" or after is None or self._client(run, who) not in after.weights:
             after = None
-        self._note_handed("receipt-seed", who, place)
+        self._note_handed("tag-seed", who, place)
         if ranking is not None:
             self._note_handed("order", who, place)
-        seed = self._server(run, who).receipt_seed
+        seed = self._server(run, who).tag_seed
         return RoundTask(round_, seed(round_), ranking, after, seed(after) if after is not None else b"").to_bytes()
 
-    def take_receipt(self, data: bytes, place: Place, who: Identity) -> None:
-        """Keep a client's receipt; the same again changes nothing."""
+    def take_tag(self, data: bytes, place: Place, who: Identity) -> None:
+        """Keep a client's tag; the same again changes nothing."""
         run, round_ = self._own(place, who)
         client = self._client(run, who)
         try:
-            self._server(run, who).take_receipt(data, round_, sender=client)
+            self._server(run, who).take_tag(data, round_, sender=client)
         except Rejected as error:
-            if error.code != "doubled-receipt" or not self._is_known(Receipt.from_bytes(data, round_), round_, who):
+            if error.code != "doubled-tag" or not self._is_known(Tag.from_bytes(data, round_), round_, who):
                 raise from_rejected(error) from None
             return
-        self.metrics.count("receipts")
+        self.metrics.count("tags")
 
     def model_bytes(self, place: Place, who: Identity) -> int:
         """How long the answer with a member's model is, at most."""
@@ -223,14 +223,14 @@ class KeyService:
         return run.size * get_profile(run.profile).slot_bits // 8 + _HEADER_BYTES
 
     def model(self, place: Place, who: Identity) -> bytes:
-        """The opened sum of a member's own cluster."""
+        """The released sum of a member's own cluster."""
         self._starter(place, who)
         with self._keeping:  # one at a time: many who ask at once get one copy
             result = self._models.get(place)
             if result is None:
                 result = self._ledger(who).result(place) if place.purpose == "model" else None
                 if result is None:
-                    raise refused("not-opened", "this round has no opened model")
+                    raise refused("not-released", "this round has no released model")
                 while len(self._models) >= _KEPT_MODELS:
                     self._models.pop(next(iter(self._models)))
                 self._models[place] = result
@@ -246,7 +246,7 @@ class KeyService:
         Sums of fixed groups are checked against each other: one of a run at a time.
         """
         cluster = -1 if self.policy.groups == "fixed" else place.cluster
-        return self._opening.setdefault((place.run, cluster, place.purpose), threading.Lock())
+        return self._release.setdefault((place.run, cluster, place.purpose), threading.Lock())
 
     def _add_run(self, run: Run, who: Identity) -> None:
         path = self._folder.key(run.run)
@@ -261,31 +261,31 @@ class KeyService:
     def _decrypt(self, data: bytes, round_: Round, run: Run, who: Identity) -> Acknowledgement:
         place = place_of(round_)
         if not self._decryptions.take("all"):
-            self._openings.release(place, failed=False)
+            self._releases.release(place, failed=False)
             raise refused("rate-limited", f"more than {self.policy.decryptions_per_minute} decryptions a minute")
         start = time.perf_counter()
         try:
-            opened = self._server(run, who).open(data, round_, workers=self._workers)
+            released = self._server(run, who).release(data, round_, workers=self._workers)
         except Rejected as error:
-            self._openings.release(place, failed=error.code == "receipts-mismatch")
+            self._releases.release(place, failed=error.code == "tags-mismatch")
             _wait_for_tick(start)
             raise from_rejected(error) from None
         except InvalidInput:
-            self._openings.release(place, failed=True)
+            self._releases.release(place, failed=True)
             _wait_for_tick(start)
-            raise refused("receipts-mismatch", MISMATCH) from None
+            raise refused("tags-mismatch", MISMATCH) from None
         except WorkerDied as error:
             raise refused("decryption-failed", str(error)) from None
         self.metrics.count("decryptions")
         self.metrics.count("decryption_seconds", time.perf_counter() - start)
-        return Acknowledgement(opened.contributors, opened.weight)
+        return Acknowledgement(released.contributors, released.weight)
 
     def _make_order(self, round_: Round, run: Run, who: Identity) -> None:
-        """From the opened sensitivities; also if a crash came between opening and ordering."""
+        """From the released sensitivities; also if a crash came between release and ordering."""
         result = self._ledger(who).result(place_of(round_))
         if result is not None:
             ledger = DatabaseLedger(self.store, self._root, who, number=round_.number)
-            self._server(run, who, ledger).set_order(round_, read_opened(result, round_), first=run.flags())
+            self._server(run, who, ledger).set_order(round_, read_released(result, round_), first=run.flags())
 
     def _authorised(self, name: str, who: Identity) -> Run:
         """The run of that name; an aggregator sees and touches those alone that were registered with its name."""
@@ -331,10 +331,10 @@ class KeyService:
         ledger = ledger or DatabaseLedger(self.store, self._root, who, rule=ServerRule(**run.server))
         return KeyServer(key, rules=self._rules(run), ledger=ledger)
 
-    def _rules(self, run: Run) -> SumRules:
+    def _rules(self, run: Run) -> ReleaseRules:
         limits = self.policy
         weights = (limits.largest_weight, limits.largest_ratio, limits.colluders)
-        return SumRules(run.min_contributors, run.quorum, *weights, fixed_groups=limits.groups == "fixed")
+        return ReleaseRules(run.min_contributors, run.quorum, *weights, fixed_groups=limits.groups == "fixed")
 
     def _key(self, name: str) -> VaultKey:
         """The run's key; it never changes, so that its file is read once."""
@@ -342,11 +342,11 @@ class KeyService:
             self._keys[name] = VaultKey(self._vault, self._folder.key(name), constant_time=self.policy.constant_time)
         return self._keys[name]
 
-    def _is_known(self, receipt: Receipt, round_: Round, who: Identity) -> bool:
-        """Whether it is the receipt that was taken; after the opening, as far as that is remembered."""
+    def _is_known(self, tag: Tag, round_: Round, who: Identity) -> bool:
+        """Whether it is the tag that was taken; after the release, as far as that is remembered."""
         ledger = self._ledger(who)
-        known = replace(receipt, pad=None) if ledger.was_opened(round_) else receipt
-        return ledger.receipts(round_).get(receipt.client) == known
+        known = replace(tag, blinding=None) if ledger.was_released(round_) else tag
+        return ledger.tags(round_).get(tag.client) == known
 
     def _note_handed(self, what: str, who: Identity, place: Place) -> None:
         """The first time always; of the same again so many lines per minute."""

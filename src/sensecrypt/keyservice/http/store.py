@@ -231,7 +231,7 @@ def connect(database: Path, *, read_only: bool = False) -> sqlite3.Connection:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA temp_store = MEMORY")  # no further descriptors
             connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("PRAGMA secure_delete = ON")  # pads that are forgotten do not stay in free pages
+            connection.execute("PRAGMA secure_delete = ON")  # blindings that are forgotten do not stay in free pages
     except sqlite3.Error:
         raise ServiceError(str(database), "is damaged", "restore it from a backup") from None
     if version != schema.VERSION:

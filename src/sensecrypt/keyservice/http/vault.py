@@ -22,13 +22,13 @@ from sensecrypt.crypto.scheme import StorableSecretKey
 from sensecrypt.crypto.secretschemes import secret_scheme_of
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.keyservice.http.processes import forbid_core_dumps
-from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.protocol.envelope import parse_any, serialize
 
 _MOST_KEYS = 16  # kept in memory; each is read again when it is needed again
 
 
 class Vault:
-    """Keys by file, opened with one passphrase."""
+    """Keys by file, released with one passphrase."""
 
     def __init__(self, passphrase: str) -> None:
         """Nothing is read yet."""
@@ -38,25 +38,25 @@ class Vault:
     def answer(self, request: bytes) -> bytes:
         """Do what a request says; whatever goes wrong is an answer as well."""
         try:
-            fields, arrays = unseal_any(request, "request")
+            fields, arrays = parse_any(request, "request")
             if fields["do"] == "generate":
                 self._generate(fields["path"], fields["profile"])
-                return seal("done", {}, {})
+                return serialize("done", {}, {})
             if fields["do"] == "forget":
                 self._keys.pop(fields["path"], None)
-                return seal("done", {}, {})
+                return serialize("done", {}, {})
             key = self._key(fields["path"])
             wanted = int(fields["constant_time"]) and secret_scheme_of(key).constant_time
             options = {"constant_time": True} if wanted else {}
             count, workers = int(fields["count"]), int(fields["workers"])
             values = key.decrypt(arrays["ciphertexts"], count, workers=workers, **options)
-            return seal("done", {}, {"values": values.astype(np.int64)})
+            return serialize("done", {}, {"values": values.astype(np.int64)})
         except InvalidInput as error:
             told = {"argument": error.argument, "problem": error.problem, "fix": error.fix}
-            return seal("failed", {"error": type(error).__name__, **told}, {})
+            return serialize("failed", {"error": type(error).__name__, **told}, {})
         except Exception as error:  # also a SenseCryptError without parts; never its text: it might tell a secret
             kind = type(error).__name__ if isinstance(error, SenseCryptError) else "internal"
-            return seal("failed", {"error": kind, "argument": "", "problem": "", "fix": ""}, {})
+            return serialize("failed", {"error": kind, "argument": "", "problem": "", "fix": ""}, {})
 
     def _generate(self, path: str, profile: str) -> None:
         _, secret = generate_keypair(profile)

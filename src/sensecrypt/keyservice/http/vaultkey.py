@@ -20,7 +20,7 @@ from sensecrypt.crypto import publicfile
 from sensecrypt.crypto.publicfile import read_public
 from sensecrypt.crypto.scheme import Ciphertexts, Ints, StorablePublicKey
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, Rejected, WorkerDied
-from sensecrypt.protocol.envelope import seal, unseal_any
+from sensecrypt.protocol.envelope import parse_any, serialize
 
 _GONE = "the process that holds the keys ended; it is started again for the next request"
 
@@ -39,7 +39,7 @@ class VaultProcess:
 
     def ask(self, fields: Mapping[str, str | int], tensors: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
         """The tensors of the answer; what failed there is raised here."""
-        request = seal("request", fields, tensors)
+        request = serialize("request", fields, tensors)
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._stop()
@@ -144,9 +144,9 @@ def _fill(file: BinaryIO, size: int) -> None:
 
 def _read(answer: bytes) -> dict[str, npt.NDArray[np.generic]]:
     try:
-        return unseal_any(answer, "done")[1]
+        return parse_any(answer, "done")[1]
     except Rejected:
-        fields, _ = unseal_any(answer, "failed")
+        fields, _ = parse_any(answer, "failed")
     kind = getattr(errors, fields["error"], None)
     if isinstance(kind, type) and issubclass(kind, InvalidInput):
         raise (InvalidCiphertext if kind is InvalidCiphertext else InvalidInput)(

@@ -126,7 +126,7 @@ def _row(
         "adversary": fill,
         "policy": protection.policy,
         "preset": protection.preset,
-        "rest": "padded" if protection.padded else "plain",
+        "rest": "blinded" if protection.blinded else "plain",
         "distribution": distribution,
         "share": share,
         "seeds": len(scores),

@@ -193,7 +193,7 @@ def _row(distribution: str, protection: Protection, adversary: str, judged: Sequ
         "adversary": adversary,
         "policy": protection.policy,
         "preset": protection.preset,
-        "rest": "padded" if protection.padded else "plain",
+        "rest": "blinded" if protection.blinded else "plain",
         "distribution": distribution,
         "share": float(np.mean([each.share for each in judged])),
         "mi": float(np.mean([each.mi for each in judged])),

@@ -5,7 +5,7 @@ aggregator          all uploads, its own sums, and Γ where clients send it in t
 aggregator+client   besides, what one other member of the cluster knows: the models, the order, its own weights
 
 The aggregator knows which slots are plain, but in the prefix layout not which parameter a slot holds: there it has
-values without positions. What is padded tells it nothing: it stands here like what is encrypted.
+values without positions. What is blinded tells it nothing: it stands here like what is encrypted.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from sensecrypt.lab.attacks.observation import FloatVector, Observation, Unplace
 from sensecrypt.models import always_encrypt, get_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.client import model_format
-from sensecrypt.protocol.envelope import unseal_any
+from sensecrypt.protocol.envelope import parse_any
 from sensecrypt.protocol.messages import Aggregate, Upload
+from sensecrypt.protocol.protection import model_format
 from sensecrypt.protocol.round import Round
 from sensecrypt.rng import derive_rng
 from sensecrypt.runs.folder import RunFolder
@@ -127,7 +127,7 @@ class _Recording:
     def round_of(self, client: int, number: int) -> tuple[Round, bytes]:
         """The round that a client's upload belongs to, and the upload."""
         data = self.folder.message(number, f"upload-{client}")
-        header, _ = unseal_any(data, "upload")
+        header, _ = parse_any(data, "upload")
         profile, cluster = get_profile(self.config.profile), int(self.labels[client])
         attempt, size = int(header["attempt"]), self.initial.size
         members = {member: self.samples[member] for member in self._members(number, cluster)}
@@ -155,7 +155,7 @@ class _Recording:
 
     def members(self, client: int, number: int) -> dict[str, npt.NDArray[Any]]:
         """What members of the client's cluster know."""
-        return unseal_any(self.folder.message(number, f"members-{int(self.labels[client])}"), "members")[1]
+        return parse_any(self.folder.message(number, f"members-{int(self.labels[client])}"), "members")[1]
 
     def upload_of(self, client: int, number: int, colluder: int | None) -> tuple[FloatVector, BoolVector]:
         """What a client sent, in natural order, NaN where unknown; and which values were encrypted."""
@@ -167,7 +167,7 @@ class _Recording:
 
     def mask(self, client: int, number: int, colluder: int | None) -> BoolVector | None:
         """What was encrypted, where that is known though nothing else is in sight; None: it follows from what is."""
-        if not self.config.padded or self.order(client, number, colluder) is _UNKNOWN:
+        if not self.config.blinded or self.order(client, number, colluder) is _UNKNOWN:
             return None
         return self.upload_of(client, number, colluder)[1]
 
@@ -176,7 +176,7 @@ class _Recording:
 
         Weights can be matched with the initial model, which is public. Updates have no such counterpart.
         """
-        if self.clip is not None or self.config.padded or "order" not in self.members(client, number):
+        if self.clip is not None or self.config.blinded or "order" not in self.members(client, number):
             return None
         round_, data = self.round_of(client, number)
         upload = Upload.from_bytes(data, round_)
@@ -203,7 +203,7 @@ class _Recording:
     def _plain_slots(self, upload: Upload, round_: Round) -> FloatVector:
         """The values that can be read off an upload, NaN elsewhere."""
         slots = np.full(round_.size, np.nan)
-        if upload.plain.size and not self.config.padded:
+        if upload.plain.size and not self.config.blinded:
             values = model_format(round_).decode(upload.plain, round_.share(upload.client))
             slots[~upload.mask.to_array()] = values
         return slots
@@ -229,7 +229,7 @@ class _Recording:
         round_, _ = self.round_of(client, number)
         data = self.folder.message(number, f"aggregate-{round_.cluster}")
         aggregate, slots = Aggregate.from_bytes(data, round_), np.full(round_.size, np.nan)
-        if aggregate.plain.size and not self.config.padded:
+        if aggregate.plain.size and not self.config.blinded:
             weight = round_.divisor(aggregate.contributors)
             slots[~aggregate.common.to_array()] = model_format(round_).decode(aggregate.plain, weight)
             slots[aggregate.mask.to_array()] = np.nan  # of these, the plain ones are not all
@@ -250,14 +250,14 @@ class _Recording:
     def subtracted(self, client: int, number: int, colluder: int) -> FloatVector:
         """What is left of the cluster's sum when everybody else's values are taken from it: the client's own.
 
-        That works wherever nobody else encrypted or padded, or only the colluder, who knows its own.
+        That works wherever nobody else encrypted or blinded, or only the colluder, who knows its own.
         """
         round_, _ = self.round_of(client, number)
         cluster = int(self.labels[client])
         aggregate = Aggregate.from_bytes(self.folder.message(number, f"aggregate-{cluster}"), round_)
         form = model_format(round_)
         weight = round_.divisor(aggregate.contributors)
-        mean = unseal_any(self.folder.message(number, f"opened-{cluster}"), "opened")[1]["moved"].astype(np.float64)
+        mean = parse_any(self.folder.message(number, f"released-{cluster}"), "released")[1]["moved"].astype(np.float64)
         if self.clip is not None:
             mean -= self.members(client, number)["moved"]
         rest = np.rint(mean.astype(np.float64) * weight * 2.0**form.frac_bits)
@@ -274,13 +274,13 @@ class _Recording:
 
     def own(self, client: int, number: int) -> FloatVector:
         """What a client knows of itself: what it sent, before encryption."""
-        return unseal_any(self.folder.message(number, f"own-{client}"), "own")[1]["sent"].astype(np.float64)
+        return parse_any(self.folder.message(number, f"own-{client}"), "own")[1]["sent"].astype(np.float64)
 
     def description(self, client: int) -> FloatVector | None:
         """Γ of the client's data at the initial model, where it was sent in the clear."""
         if self.config.sensitivities != "clear" or self.config.clustering == "none":
             return None
-        return unseal_any(self.folder.message(SETUP, f"description-{client}"), "description")[1]["row"]
+        return parse_any(self.folder.message(SETUP, f"description-{client}"), "description")[1]["row"]
 
     def public(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Labelled data of the same kind: samples of the test set."""

@@ -24,7 +24,7 @@ from sensecrypt.lab.attacks.synthetic import SyntheticClient
 from sensecrypt.models import always_encrypt
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.situation import Situation
-from sensecrypt.protocol.client import MODEL_FRACTION_BITS
+from sensecrypt.protocol.protection import MODEL_FRACTION_BITS
 from sensecrypt.types import BoolVector
 
 Preset = Literal["default", "paper"]
@@ -38,7 +38,7 @@ class Protection:
         policy: its name.
         preset: `default` (a secret order, sketches) or `paper` (masks of each client's own, Γ in the clear).
         share: that policies encrypt; of `sensecrypt`, the budget.
-        rest: what is not encrypted is `padded` or `plain`; None: as the preset says, and plain with policy plaintext.
+        rest: what is not encrypted is `blinded` or `plain`; None: as the preset says, and plain with policy plaintext.
     """
 
     policy: str
@@ -52,10 +52,12 @@ class Protection:
         return f"{self.policy} ({self.preset})" if self.policy == "sensecrypt" else self.policy
 
     @property
-    def padded(self) -> bool:
+    def blinded(self) -> bool:
         """Whether nobody but the key server can read what is not encrypted, and it only the sum."""
-        told = {} if self.rest is None else {"rest": self.rest, "key_mode": "dkms"}  # clients with the key have no pads
-        return make_config({"policy": self.policy, "preset": self.preset, **told}).padded
+        told = (
+            {} if self.rest is None else {"rest": self.rest, "key_mode": "dkms"}
+        )  # where clients have the key, nothing is blinded
+        return make_config({"policy": self.policy, "preset": self.preset, **told}).blinded
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +67,7 @@ class Exposure:
     Attributes:
         hidden: what the client encrypts.
         lonely: what of it nobody else encrypts but one peer, who may collude: subtraction gives it back.
-        padded: whether the rest is padded; then nothing is lonely, as the others' values are not known either.
+        blinded: whether the rest is blinded; then nothing is lonely, as the others' values are not known either.
         secret_order: whether the aggregator does not know which parameter a plain value belongs to.
         clear_sensitivity: whether Γ is uploaded.
         unplaced: where the order is secret, the client's plain values and its peers' in that order.
@@ -75,12 +77,12 @@ class Exposure:
     lonely: BoolVector
     secret_order: bool
     clear_sensitivity: bool
-    padded: bool = False
+    blinded: bool = False
     unplaced: Unplaced | None = None
 
     def to(self, client: SyntheticClient, *, colluding: bool) -> Observation:
         """The observation of an aggregator, alone or with a member of the cluster."""
-        if self.padded or (self.secret_order and not colluding):
+        if self.blinded or (self.secret_order and not colluding):
             nothing = np.ones_like(self.hidden)
             mask = None if self.secret_order and not colluding else self.hidden
             return client.observe(nothing, clear_sensitivity=self.clear_sensitivity, unplaced=self.unplaced, mask=mask)
@@ -126,13 +128,13 @@ def expose(protection: Protection, peers: Peers, *, rng: np.random.Generator) ->
         agreed = policy.agree(proposals, situations[0].blocks, situations[0].ratio_blocks)
     masks = [policy.choose(replace(situation, agreed=agreed)).mask.to_array() for situation in situations]
     lonely = np.zeros_like(masks[0])
-    if len(masks) > 1 and not protection.padded:
+    if len(masks) > 1 and not protection.blinded:
         lonely = masks[0] & ~np.logical_or.reduce(masks[2:])  # the first peer may be the one that colludes
     clear = protection.preset == "paper" and protection.policy == "sensecrypt"
     unplaced = None
-    if secret and order is not None and not protection.padded:
+    if secret and order is not None and not protection.blinded:
         unplaced = _in_slots(client, gradients[1:], masks, order=order, always=always)
-    return Exposure(masks[0], lonely, secret, clear, protection.padded, unplaced)
+    return Exposure(masks[0], lonely, secret, clear, protection.blinded, unplaced)
 
 
 def _in_slots(

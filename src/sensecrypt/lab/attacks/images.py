@@ -190,7 +190,7 @@ def _least_error(
     )
     if not target.sizes.numel():
         return found, value
-    signed = target.signed_by(guess_gradient(target, *guess(*found)))
+    signed = target.tagged_by(guess_gradient(target, *guess(*found)))
     return descend(lambda *variables: squared_error(signed, *guess(*variables)), found, steps=steps)
 
 

@@ -57,7 +57,7 @@ class Target:
         """A guess's numbers beside `gradient`, and those beside `sizes`."""
         return guess[: self.gradient.numel()], guess[self.gradient.numel() :]
 
-    def signed_by(self, guess: torch.Tensor) -> Target:
+    def tagged_by(self, guess: torch.Tensor) -> Target:
         """The same with the signs of a guess's gradient, so that every number has one."""
         signed = self.sizes * self.parts(guess)[1].detach().sign()
         return replace(self, gradient=torch.cat([self.gradient, signed]), sizes=self.sizes[:0])
@@ -146,7 +146,7 @@ def cosine_distance(target: Target, images: torch.Tensor, labels: torch.Tensor) 
     equations.
     """
     guess = guess_gradient(target, images, labels)
-    gradient = target.signed_by(guess).gradient
+    gradient = target.tagged_by(guess).gradient
     lengths: torch.Tensor = torch.linalg.vector_norm(guess) * torch.linalg.vector_norm(gradient)
     cosine = torch.dot(guess, gradient) / lengths.clamp_min(1e-30)  # 0 where there is nothing to compare
     return cosine.neg() + 1

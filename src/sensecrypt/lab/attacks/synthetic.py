@@ -70,7 +70,7 @@ class SyntheticClient:
         """The same client under another mask.
 
         Args:
-            hidden: what is not in sight: it is encrypted, padded, or who knows where.
+            hidden: what is not in sight: it is encrypted, blinded, or who knows where.
             hidden_before: what was in the round before, where stale values come from; None: the same.
             clear_sensitivity: whether Γ is uploaded in the clear.
             unplaced: what is plain at positions that are secret.

@@ -10,8 +10,8 @@ from sensecrypt.crypto.paillier.public import PublicKey
 from sensecrypt.crypto.scheme import Ciphertexts
 from sensecrypt.lab.bench.measure import peak_mb
 from sensecrypt.protocol.aggregator import RoundSum
+from sensecrypt.protocol.integrity import TagOffset
 from sensecrypt.protocol.messages import Upload
-from sensecrypt.protocol.receipts import TagBlinding
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -25,7 +25,7 @@ def aggregate_many(n: int, h: int, ciphertexts: Ciphertexts, clients: int, size:
     start = time.perf_counter()
     total = RoundSum(round_, public)
     for client in range(clients):
-        upload = Upload(client, everything, ciphertexts, np.empty(0, dtype=np.int64), TagBlinding())
+        upload = Upload(client, everything, ciphertexts, np.empty(0, dtype=np.int64), TagOffset())
         total.add(upload.to_bytes(round_), sender=client)
     total.close()
     return time.perf_counter() - start, peak_mb() - before

@@ -22,7 +22,7 @@ import numpy as np
 
 from sensecrypt import checks
 from sensecrypt.crypto.keys import generate_keypair
-from sensecrypt.crypto.paillier.obfuscators import ObfuscatorPool
+from sensecrypt.crypto.paillier.randomizers import RandomizerPool
 from sensecrypt.errors import MissingExtra
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
 
@@ -251,7 +251,7 @@ def _variants(rng: np.random.Generator, rows: int) -> list[Contender]:
     values = rng.integers(-(2**14), 2**14, public.slots * rows)
     encrypted = secret.encrypt(values)
     public.prepare()
-    pool = ObfuscatorPool(public, secret)
+    pool = RandomizerPool(public, secret)
     variants: dict[str, dict[str, Step]] = {
         "with the secret key": {"encrypt": partial(secret.encrypt, values)},
         "from a filled pool": {"encrypt": partial(public.encrypt, values, pool=pool)},
@@ -269,6 +269,6 @@ def _variants(rng: np.random.Generator, rows: int) -> list[Contender]:
     ]
 
 
-def _top_up(pool: ObfuscatorPool, count: int) -> None:
+def _top_up(pool: RandomizerPool, count: int) -> None:
     if len(pool) < count:
         pool.fill(count - len(pool))

@@ -24,10 +24,10 @@ from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.pki import create_authority, issue
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import model_format
-from sensecrypt.protocol.messages import Aggregate, Receipt, Upload
+from sensecrypt.protocol.integrity import TagOffset, mac_tag
+from sensecrypt.protocol.messages import Aggregate, Tag, Upload
 from sensecrypt.protocol.places import place_of
-from sensecrypt.protocol.receipts import TagBlinding, receipt
+from sensecrypt.protocol.protection import model_format
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -89,7 +89,7 @@ class _Running:
         lines = status.read_text().splitlines() if status.exists() else []
         return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
 
-    def party(self, role: str, name: str) -> DkmsClient:
+    def identity(self, role: str, name: str) -> DkmsClient:
         if not (self.pki / f"{name}.crt").exists():
             issue(self.pki, role=role, name=name, days=2)
         files = self.pki / f"{name}.crt", self.pki / f"{name}.key"
@@ -103,11 +103,11 @@ def run(
     on_step("starting a service")
     with tempfile.TemporaryDirectory() as folder, _service(Path(folder), workers) as running:
         names = {client: f"client-{client}" for client in range(clients)}
-        with running.party("admin", "admin") as admin:
+        with running.identity("admin", "admin") as admin:
             admin.register_run(RUN, size=parameters, profile=PROFILE, members=names, min_contributors=3, quorum=_QUORUM)
         for name in names.values():
-            with running.party("client", name) as party:
-                party.tell_samples(RUN, 1)
+            with running.identity("client", name) as identity:
+                identity.tell_samples(RUN, 1)
         rounds = _Rounds(running, parameters, clients, seed)
         secret = read_secret(running.folder.key(RUN), running.passphrase)
         took: dict[str, list[float]] = {"service": [], "bare": []}
@@ -115,10 +115,10 @@ def run(
             on_step(f"decryption {repeat} of {repeats}")
             round_ = rounds.start(repeat)
             message = rounds.aggregate.to_bytes(round_)
-            with running.party("aggregator", "aggregator") as aggregator:
+            with running.identity("aggregator", "aggregator") as aggregator:
                 aggregator.about()  # the connection stands
                 start = time.perf_counter()
-                aggregator.open(message, round_)
+                aggregator.release(message, round_)
                 service = time.perf_counter() - start
             start = time.perf_counter()
             secret.decrypt(rounds.aggregate.ciphertexts, parameters, workers=workers)
@@ -126,9 +126,9 @@ def run(
                 took["service"].append(service)
                 took["bare"].append(time.perf_counter() - start)
         on_step(f"{clients} clients at once")
-        waited, sizes = _crowd(running, clients, lambda _, party: _model_bytes(party, round_))
+        waited, sizes = _crowd(running, clients, lambda _, identity: _model_bytes(identity, round_))
         tagging = rounds.register(repeats + 1)
-        tagged, _ = _crowd(running, clients, lambda number, party: _tag(party, tagging, number))
+        tagged, _ = _crowd(running, clients, lambda number, identity: _tag(identity, tagging, number))
         blocks = rounds.aggregate.mask.blocks
         middle = median(took["service"]), median(took["bare"])
         at, tags = (np.percentile(each, [50, 99]).tolist() for each in (waited, tagged))
@@ -137,7 +137,7 @@ def run(
 
 
 class _Rounds:
-    """Rounds of one sum: its ciphertexts are made once, receipts anew for each."""
+    """Rounds of one sum: its ciphertexts are made once, tags anew for each."""
 
     def __init__(self, running: _Running, parameters: int, clients: int, seed: int) -> None:
         self._running, self._size = running, parameters
@@ -145,28 +145,28 @@ class _Rounds:
         rng, template = np.random.default_rng(seed), self._round(0)
         form = model_format(template)
         self._values = {client: form.encode(rng.normal(0, 0.1, parameters), 1 / clients) for client in (0, 1, 2)}
-        with running.party("aggregator", "aggregator") as aggregator:
+        with running.identity("aggregator", "aggregator") as aggregator:
             public = aggregator.public_key(RUN)
         total, mask = RoundSum(template, public), Mask.prefix(template.blocks, size=parameters, block=template.block)
         for client, values in self._values.items():
-            upload = Upload(client, mask, public.encrypt(values), values[:0], TagBlinding())
+            upload = Upload(client, mask, public.encrypt(values), values[:0], TagOffset())
             total.add(upload.to_bytes(template), sender=client)
         self.aggregate: Aggregate = total.close()
 
     def start(self, number: int) -> Round:
-        """A registered round that has its receipts."""
+        """A registered round that has its tags."""
         round_ = self.register(number)
         for client, values in self._values.items():
-            with self._running.party("client", f"client-{client}") as party:
-                value = receipt(values, party.task(place_of(round_)).seed)
-                signed = Receipt(client, value, value)
-                party.send_receipt(signed.to_bytes(round_), round_)
+            with self._running.identity("client", f"client-{client}") as identity:
+                value = mac_tag(values, identity.task(place_of(round_)).seed)
+                signed = Tag(client, value, value)
+                identity.send_tag(signed.to_bytes(round_), round_)
         return round_
 
     def register(self, number: int) -> Round:
         """A registered round."""
         round_ = self._round(number)
-        with self._running.party("aggregator", "aggregator") as aggregator:
+        with self._running.identity("aggregator", "aggregator") as aggregator:
             aggregator.register_round(round_)
         return round_
 
@@ -179,14 +179,14 @@ def _crowd(running: _Running, clients: int, ask: Callable[[int, DkmsClient], int
     waited, gate = [0.0] * clients, threading.Barrier(clients)
     answers: list[int] = []
 
-    def fetch(number: int, party: DkmsClient) -> None:
-        with party:
+    def fetch(number: int, identity: DkmsClient) -> None:
+        with identity:
             gate.wait()
             start = time.perf_counter()
-            answers.append(ask(number, party))
+            answers.append(ask(number, identity))
             waited[number] = time.perf_counter() - start
 
-    parties = [running.party("client", f"client-{number}") for number in range(clients)]
+    parties = [running.identity("client", f"client-{number}") for number in range(clients)]
     threads = [threading.Thread(target=fetch, args=each) for each in enumerate(parties)]
     for thread in threads:
         thread.start()
@@ -197,13 +197,13 @@ def _crowd(running: _Running, clients: int, ask: Callable[[int, DkmsClient], int
     return waited, answers
 
 
-def _model_bytes(party: DkmsClient, round_: Round) -> int:
-    return int(party.moved(place_of(round_), round_.size).nbytes)
+def _model_bytes(identity: DkmsClient, round_: Round) -> int:
+    return int(identity.moved(place_of(round_), round_.size).nbytes)
 
 
-def _tag(party: DkmsClient, round_: Round, client: int) -> int:
-    party.task(place_of(round_))
-    party.send_receipt(Receipt(client, client, client).to_bytes(round_), round_)
+def _tag(identity: DkmsClient, round_: Round, client: int) -> int:
+    identity.task(place_of(round_))
+    identity.send_tag(Tag(client, client, client).to_bytes(round_), round_)
     return 1
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.groups import check_groups, make_groups
-from sensecrypt.protocol.sumrules import SumRules
+from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.rng import derive_rng
 
 LEAST, QUORUM, ROUNDS = 3, 0.5, 100
@@ -48,9 +48,9 @@ def run(*, runs: int, seed: int, on_step: Callable[[str], object]) -> list[Row]:
 
 def play(way: str, clients: int, dropout: float, *, rng: np.random.Generator) -> tuple[float, float]:
     """One run: the shares of its rounds that are released, and of its updates that are used."""
-    weights, rules = dict.fromkeys(range(clients), 1 / clients), SumRules(LEAST, QUORUM)
-    released: dict[frozenset[int], dict[int, float]] = {}  # the same clients again add nothing to check
-    opened = used = 0
+    weights, rules = dict.fromkeys(range(clients), 1 / clients), ReleaseRules(LEAST, QUORUM)
+    sums: dict[frozenset[int], dict[int, float]] = {}  # the same clients again add nothing to check
+    released = used = 0
     for _ in range(ROUNDS):
         there = frozenset(np.flatnonzero(rng.random(clients) >= dropout).tolist())
         if way == "whole":
@@ -59,9 +59,9 @@ def play(way: str, clients: int, dropout: float, *, rng: np.random.Generator) ->
         try:
             rules.check(weights, there)
             if way != "any":
-                check_groups(own, list(released.values()), LEAST)
+                check_groups(own, list(sums.values()), LEAST)
         except Rejected:
             continue
-        released[there] = own
-        opened, used = opened + 1, used + len(there)
-    return opened / ROUNDS, used / ROUNDS / clients
+        sums[there] = own
+        released, used = released + 1, used + len(there)
+    return released / ROUNDS, used / ROUNDS / clients

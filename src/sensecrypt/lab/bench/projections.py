@@ -27,9 +27,9 @@ from sensecrypt.crypto.scheme import Ciphertexts, Ints
 from sensecrypt.lab.bench.protocol import Times
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import model_format, seal_model
-from sensecrypt.protocol.messages import Receipt, Upload
-from sensecrypt.protocol.pads import wrap
+from sensecrypt.protocol.blinding import wrap
+from sensecrypt.protocol.messages import Tag, Upload
+from sensecrypt.protocol.protection import model_format, protect_model
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -96,18 +96,18 @@ def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_
     rows = []
     for way in (ENCRYPTED, BLINDED):
         mask = Mask.prefix(round_.blocks if way == ENCRYPTED else 0, size=round_.size, block=round_.block)
-        sealed, other = (
-            seal_model(update, mask, round_, client=client, key=public, seed=bytes(32), padded=way == BLINDED)
+        protected, other = (
+            protect_model(update, mask, round_, client=client, key=public, seed=bytes(32), blinded=way == BLINDED)
             for client in (0, 1)
         )
-        upload, pad = Upload.from_bytes(sealed.upload, round_), Receipt.from_bytes(sealed.receipt, round_).pad
+        upload, blinding = Upload.from_bytes(protected.upload, round_), Tag.from_bytes(protected.tag, round_).blinding
         for many in challenges:
             times = Times()
             for repeat in range(repeats):
                 on_step(f"{way}, {many} challenge(s), repeat {repeat + 1} of {repeats}")
                 total = RoundSum(round_, public)
                 total.add(other.upload, sender=1)  # the first one costs less: it is multiplied by 1
-                times.of("add", total.add, sealed.upload, sender=0)
+                times.of("add", total.add, protected.upload, sender=0)
                 signs = rng.choice(np.array([-1, 1]), size=(many, round_.blocks))
                 if way == ENCRYPTED:
                     sent = times.of("project", combine_ciphertexts, public, upload.ciphertexts, signs)
@@ -115,7 +115,8 @@ def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_
                 else:
                     sent = times.of("project", combine_values, upload.plain, signs, round_)
                     hidden = times.of(
-                        "server", lambda pad=pad, signs=signs: combine_values(pad.values(round_), signs, round_)
+                        "server",
+                        lambda blinding=blinding, signs=signs: combine_values(blinding.values(round_), signs, round_),
                     )
                     found = wrap(sent - hidden, round_)
                 if not np.array_equal(found, combine_values(values, signs, round_)):
@@ -126,7 +127,7 @@ def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_
             middle = {step: median(each) for step, each in times.items()}
             error = norm_error(values, many, round_, rng=rng)
             timed = (middle["add"], middle["project"], middle["server"])
-            rows.append(Row(way, many, *timed, extra, len(sealed.upload), many * round_.block, error))
+            rows.append(Row(way, many, *timed, extra, len(protected.upload), many * round_.block, error))
     return Report(model, update.size, rows)
 
 

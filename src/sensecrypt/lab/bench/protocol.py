@@ -19,8 +19,8 @@ from sensecrypt.lab.bench.aggregation import aggregate_many
 from sensecrypt.lab.bench.measure import in_own_process
 from sensecrypt.models import build_model, mean_gradient
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import model_format, seal_model
 from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.protection import model_format, protect_model
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -95,33 +95,33 @@ def run(*, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
         ciphertexts = times.of("encrypt", public.encrypt, values)
         total, bare = RoundSum(round_, public), public.accumulator(round_.blocks)
         for client in (0, 1):
-            sealed = times.of(
-                "sealing",
-                seal_model,
+            protected = times.of(
+                "protection",
+                protect_model,
                 weights,
                 mask,
                 round_,
                 client=client,
                 key=public,
-                seed=server.receipt_seed(round_),
-                padded=True,
+                seed=server.tag_seed(round_),
+                blinded=True,
             )
-            times.of("adding", total.add, sealed.upload, sender=client)
+            times.of("adding", total.add, protected.upload, sender=client)
             times.of("add", bare.add, ciphertexts)
-            server.take_receipt(sealed.receipt, round_, sender=client)
+            server.take_tag(protected.tag, round_, sender=client)
         closed = total.close()
-        times.of("opening", server.open, closed.to_bytes(round_), round_)
+        times.of("release", server.release, closed.to_bytes(round_), round_)
         times.of("decrypt", secret.decrypt, closed.ciphertexts, weights.size)
     middle = {name: median(each) for name, each in times.items()}
     steps = [
         Step("training", 7.4, middle["training"], None),
         Step("sensitivity", 0.1, middle["sensitivity"], None),
         Step("selection", 13.2, middle["selection"], middle["selection"]),
-        Step("encryption", 87.3, middle["sealing"], middle["encrypt"]),
+        Step("encryption", 87.3, middle["protection"], middle["encrypt"]),
         Step(
             f"aggregation, {PAPER_CLIENTS} uploads", 87.9, *(PAPER_CLIENTS * middle[name] for name in ("adding", "add"))
         ),
-        Step("decryption, verification", 56.8, middle["opening"], middle["decrypt"]),
+        Step("decryption, verification", 56.8, middle["release"], middle["decrypt"]),
     ]
     compared = [(step.seconds, step.bare_seconds) for step in steps if step.bare_seconds is not None]
     overhead = sum(ours for ours, _ in compared) / sum(bare for _, bare in compared) - 1

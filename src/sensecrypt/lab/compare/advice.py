@@ -23,7 +23,7 @@ CANDIDATES = {
     "paper": "sensecrypt@paper",
     "default": "sensecrypt",
     "default, rest plain": "sensecrypt+rest=plain",
-    "nothing but pads": "plaintext+rest=padded",
+    "blinding only": "plaintext+rest=blinded",
     "default, randomness ahead": "sensecrypt+randomness=ahead",
     "everything": "full@default",
 }

@@ -17,13 +17,13 @@ from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import RunConfig, to_settings
 from sensecrypt.errors import InvalidInput
 from sensecrypt.files import make_folder
-from sensecrypt.lab.bench.stock import stock_prices
+from sensecrypt.lab.bench.stock import stock_cost_model
 from sensecrypt.methods import Method
 from sensecrypt.models import DEFAULT_MODEL
 from sensecrypt.profiles import get_profile
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.simulation.calibration import measure_prices
-from sensecrypt.simulation.clock import Prices, RoundTime, total_seconds
+from sensecrypt.simulation.calibration import measure_cost_model
+from sensecrypt.simulation.clock import CostModel, RoundTime, total_seconds
 from sensecrypt.transports.local.result import Result
 from sensecrypt.transports.local.run import run_local
 
@@ -63,8 +63,8 @@ def compare(
         raise InvalidInput(str(folder), "holds a comparison already", "choose another folder, or add --resume")
     problem = configured_problem(next(iter(configs.values())))
     at_stock = any(each.stock(configs[each.name]) and each.policy != "plaintext" for each in methods)
-    stock = stock_prices() if at_stock else None
-    ours: dict[tuple[str, str, str], Prices] = {}
+    stock = stock_cost_model() if at_stock else None
+    ours: dict[tuple[str, str, str], CostModel] = {}
     memo = training or folder / TRAINING
     rows: dict[str, dict[str, Any]] = {}
     unions: dict[tuple[str, ...], float] = {}
@@ -86,8 +86,10 @@ def compare(
         if going_on and to_settings(place.read_config()) != to_settings(config):
             raise InvalidInput(str(place.path), "is a run with other settings", "choose another folder")
         make_folder(memo)
-        prices = _our_prices(config, ours)
-        result = run_local(config, place, problem=own, resume=going_on, on_round=on_round, memo=memo, prices=prices)
+        cost_model = _our_cost_model(config, ours)
+        result = run_local(
+            config, place, problem=own, resume=going_on, on_round=on_round, memo=memo, cost_model=cost_model
+        )
         if method.policy == "sensecrypt":
             unions[method.variant] = result.union_share
         rows[method.name] = _row(method, result, stock if method.stock(config) else None)
@@ -99,7 +101,7 @@ def compare(
         "model": first.model or DEFAULT_MODEL[first.dataset],
         "rounds": first.rounds,
         "clients": first.clients,
-        "stock_prices": None if stock is None else vars(stock),
+        "stock_cost_model": None if stock is None else vars(stock),
         "rows": [rows[each.name] for each in methods],
     }
     RunFolder(folder).write(REPORT, json.dumps(report, indent=1).encode())
@@ -113,13 +115,13 @@ def has_begun(folder: Path) -> bool:
     return (folder / REPORT).exists() or (folder / TRAINING).exists()
 
 
-def _our_prices(config: RunConfig, known: dict[tuple[str, str, str], Prices]) -> Prices | None:
+def _our_cost_model(config: RunConfig, known: dict[tuple[str, str, str], CostModel]) -> CostModel | None:
     """What a ciphertext of this run costs us: measured once, the same for all runs that encrypt alike."""
     if config.crypto == "real" or config.policy == "plaintext":
         return None
     kind = (config.profile, config.key_mode, config.randomness)
     if kind not in known:
-        known[kind] = measure_prices(
+        known[kind] = measure_cost_model(
             config.profile, shared_key=config.key_mode == "shared-key", ahead=config.randomness == "ahead"
         )
     return known[kind]
@@ -130,11 +132,11 @@ def _same_problem(config: RunConfig, other: RunConfig) -> bool:
     return all(getattr(config, key) == getattr(other, key) for key in keys)
 
 
-def _row(method: Method, result: Result, prices: Prices | None) -> dict[str, Any]:
-    """One method's figures; with `prices`, its time is charged by them and by what ours costs beside."""
+def _row(method: Method, result: Result, cost_model: CostModel | None) -> dict[str, Any]:
+    """One method's figures; with `cost_model`, its time is charged by them and by what ours costs beside."""
     summary, config = result.summary(), result.config
     encrypts = method.policy != "plaintext"
-    times = result.times(prices if encrypts else None)
+    times = result.times(cost_model if encrypts else None)
     rounds = [each for each in times if each.number >= 0]
     return {
         "name": method.name,
@@ -142,9 +144,9 @@ def _row(method: Method, result: Result, prices: Prices | None) -> dict[str, Any
         "preset": method.preset,
         "settings": method.settings,
         "device_seconds": total_seconds(times),
-        "device_seconds_ours": total_seconds(result.times()) if prices is not None and encrypts else None,
+        "device_seconds_ours": total_seconds(result.times()) if cost_model is not None and encrypts else None,
         "setup_seconds": total_seconds(each for each in times if each.number < 0),
-        "implementation": "python-paillier" if prices is not None and encrypts else "ours",
+        "implementation": "python-paillier" if cost_model is not None and encrypts else "ours",
         "straggler_share": mean(each.straggler_share for each in rounds),
         "bytes_up": summary["bytes_up"],
         "bytes_down": summary["bytes_down"],
@@ -180,7 +182,9 @@ def _under_covered(result: Result) -> float:
     size = result.vectors[0].size
     blocks = -(-size // min(get_profile(result.config.profile).slots, size))
     served = [record for record in result.log if "server" in record and record.get("union_share")]
-    return float(mean([record["lonely_blocks"] / (record["union_share"] * blocks) for record in served] or [0.0]))
+    return float(
+        mean([record["under_covered_blocks"] / (record["union_share"] * blocks) for record in served] or [0.0])
+    )
 
 
 def _ahead(result: Result) -> float:

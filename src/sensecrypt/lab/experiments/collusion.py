@@ -1,7 +1,7 @@
 """Appendix J, Theorem 1: what the aggregator and c members of a cluster recover of an honest one, from kept messages.
 
 Colluders know their own weights and the decrypted sum; the aggregator has everybody's plain values. What they subtract
-leaves an honest client's value alone wherever no other honest client encrypted, unless what these sent is padded: the
+leaves an honest client's value alone wherever no other honest client encrypted, unless what these sent is blinded: the
 coalition subtracts it all the same, and what is left is compared with the truth.
 """
 
@@ -25,9 +25,9 @@ from sensecrypt.lab.experiments.charts import lines
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
 from sensecrypt.models import get_vector
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.client import model_format
-from sensecrypt.protocol.envelope import unseal_any
+from sensecrypt.protocol.envelope import parse_any
 from sensecrypt.protocol.messages import Aggregate, Upload
+from sensecrypt.protocol.protection import model_format
 from sensecrypt.protocol.round import Round
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.keys import release_rules
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 PAPER, DEFAULT = "preset paper", "preset default"
 PART, COVERED = "default, budgets by CPUs, rest plain", "default, budgets by CPUs, rest plain, all encrypt every block"
-PADDED, PAPER_PADDED = "default, budgets by CPUs", "preset paper, rest padded"
+BLINDED, PAPER_BLINDED = "default, budgets by CPUs", "preset paper, rest blinded"
 PROTOCOLS: dict[str, dict[str, Any]] = {
     PAPER: {"preset": "paper"},
-    PAPER_PADDED: {"preset": "paper", "rest": "padded", "key_mode": "dkms"},
+    PAPER_BLINDED: {"preset": "paper", "rest": "blinded", "key_mode": "dkms"},
     DEFAULT: {"preset": "default"},
-    PADDED: {"preset": "default", "budget": "paper"},
+    BLINDED: {"preset": "default", "budget": "paper"},
     PART: {"preset": "default", "budget": "paper", "rest": "plain"},
     COVERED: {"preset": "default", "budget": "paper", "rest": "plain", "min_contributors": 5},  # all of a cluster
 }
@@ -84,7 +84,7 @@ class Member:
         scale: fixed-point steps a unit of its weights.
         encrypted: which values it encrypted.
         own: its weights, which it knows itself.
-        plain: the fixed-point values that it did not encrypt, padded or not, as they are in the sum; 0 elsewhere.
+        plain: the fixed-point values that it did not encrypt, blinded or not, as they are in the sum; 0 elsewhere.
         encoded: all its fixed-point values, likewise.
         total: the cluster's decrypted sum in fixed point.
     """
@@ -134,12 +134,12 @@ def _clusters(run: RunFolder) -> Iterator[list[Member]]:
         places = [int(place) for place in np.flatnonzero(labels == cluster)]
         members = {place: int(samples[place]) for place in places}
         weights, factors = release_rules(config).shares(members, whole=config.weighting == "server")
-        header, _ = unseal_any(run.message(0, f"upload-{places[0]}"), "upload")
+        header, _ = parse_any(run.message(0, f"upload-{places[0]}"), "upload")
         profile, attempt = get_profile(config.profile), int(header["attempt"])
         round_ = Round(header["run"], 0, int(cluster), "model", size, profile, weights, attempt, factors, clip)
-        order = unseal_any(run.message(0, f"members-{cluster}"), "members")[1].get("order", np.arange(size))
+        order = parse_any(run.message(0, f"members-{cluster}"), "members")[1].get("order", np.arange(size))
         aggregate = Aggregate.from_bytes(run.message(0, f"aggregate-{cluster}"), round_)
-        mean = unseal_any(run.message(0, f"opened-{cluster}"), "opened")[1]["moved"].astype(np.float64)
+        mean = parse_any(run.message(0, f"released-{cluster}"), "released")[1]["moved"].astype(np.float64)
         step = 2.0 ** model_format(round_).frac_bits
         total = np.rint(mean * round_.divisor(aggregate.contributors) * step)
         yield [_member(run, round_, place, order, total, step) for place in aggregate.contributors]
@@ -149,7 +149,7 @@ def _member(
     run: RunFolder, round_: Round, client: int, order: np.ndarray[Any, Any], total: FloatVector, step: float
 ) -> Member:
     upload = Upload.from_bytes(run.message(0, f"upload-{client}"), round_)
-    own = unseal_any(run.message(0, f"own-{client}"), "own")[1]["sent"].astype(np.float64)
+    own = parse_any(run.message(0, f"own-{client}"), "own")[1]["sent"].astype(np.float64)
     slots = upload.mask.to_array()
     encrypted, plain = np.zeros(round_.size, dtype=bool), np.zeros(round_.size)
     encrypted[order] = slots

@@ -15,12 +15,12 @@ from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
 from sensecrypt.lab.bench.clustering import groups
 from sensecrypt.lab.bench.measure import median_seconds
-from sensecrypt.lab.bench.stock import stock_prices
+from sensecrypt.lab.bench.stock import stock_cost_model
 from sensecrypt.lab.drawing import log_axis, number, sheet
 from sensecrypt.lab.experiments.charts import Range, ranges
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.simulation.calibration import measure_prices
+from sensecrypt.simulation.calibration import measure_cost_model
 from sensecrypt.transports.local.result import Result
 from sensecrypt.transports.local.run import run_local
 
@@ -73,16 +73,16 @@ def _run(spec: Spec, preset: str, folder: Path) -> list[Row]:
     images, labels = whole.test
     few = replace(whole, clients=whole.clients[: spec["clients"]], test=(images[:500], labels[:500]))
     config = make_config(settings | {"clients": spec["clients"]})
-    prices = measure_prices(config.profile, shared_key=True, ahead=False) if preset == "paper" else None
+    cost_model = measure_cost_model(config.profile, shared_key=True, ahead=False) if preset == "paper" else None
     run = RunFolder(folder / preset)
-    result = run_local(config, run, problem=few, resume=run.exists(), prices=prices)
+    result = run_local(config, run, problem=few, resume=run.exists(), cost_model=cost_model)
     return step_rows(result, preset)
 
 
 def step_rows(result: Result, preset: str) -> list[Row]:
     """A row a step, client and round; with the paper's preset, ciphertexts at python-paillier's cost."""
     side = STOCK if preset == "paper" else OURS
-    stock = stock_prices() if preset == "paper" else None
+    stock = stock_cost_model() if preset == "paper" else None
     log = [dict(stock.charge(record) if stock else record) for record in result.log if record["round"] >= 0]
     rows: list[Row] = []
 
@@ -93,17 +93,17 @@ def step_rows(result: Result, preset: str) -> list[Row]:
     servers = [record for record in log if "server" in record]
     unions = {(record["round"], record.get("cluster")): record["union_share"] for record in servers}
     for record in log:
-        if "open_seconds" in record:  # of the clients where they share the key, else of the key server
+        if "release_seconds" in record:  # of the clients where they share the key, else of the key server
             client = record["client"] + 1 if "client" in record else None
             share = unions[record["round"], record.get("cluster")]
-            add("decryption", client, record["open_seconds"] + record["decrypt_seconds"], share)
+            add("decryption", client, record["release_seconds"] + record["decrypt_seconds"], share)
         if "client" in record and "left_out" not in record:
             client = record["client"] + 1
             add("training", client, record["train_seconds"])
             add("sensitivity", client, record["sensitivity_seconds"])
             add("selection", client, record["select_seconds"])
-            sealing = record["seal_seconds"] + record["encrypt_seconds"]
-            add("encryption", client, sealing, record["encrypted_share"])
+            protection = record["protect_seconds"] + record["encrypt_seconds"]
+            add("encryption", client, protection, record["encrypted_share"])
         elif "server" in record:
             uploads = (record.get(f"{part}_seconds", 0.0) for part in ("aggregate", "add", "multiply"))
             add("aggregation", None, scale * sum(uploads) + record.get("add_plain_seconds", 0.0))

@@ -44,7 +44,9 @@ def _contestants(spec: Spec, family: str) -> dict[str, str]:
     rest = "+rest=plain" if family == PLAIN else ""
     graces = {f"{grace:g} s": f"sensecrypt+slack=0+grace={grace}{rest}" for grace in spec["graces"]}
     return (
-        graces if family == PLAIN else {"pads alone": "plaintext+rest=padded", **graces, "everything": "full@default"}
+        graces
+        if family == PLAIN
+        else {"blinding only": "plaintext+rest=blinded", **graces, "everything": "full@default"}
     )
 
 
@@ -183,7 +185,7 @@ def judge(rows: Rows) -> list[Verdict]:
     partly = [point for point in paper if point["weakest_share"] < 1]
     most, half = max(_best(each, ("zero-fill",)) for each in partly), (prior + plain) / 2
     whole = [point for point in ours if point["weakest_share"] > 0.999]
-    pads = next(point for point in ours if point["weakest_share"] == 0)
+    blindings = next(point for point in ours if point["weakest_share"] == 0)
     cheapest = min((point["times_plaintext"] for point in whole), default=float("inf"))
     papers = min(point["times_plaintext"] for point in paper)
     dearest = max(point["times_plaintext"] for point in paper)
@@ -214,9 +216,9 @@ def judge(rows: Rows) -> list[Verdict]:
             "beyond" if all(_hidden(point, (*ALONE, COLLUSION), prior) for point in bare) else "not reproduced",
         ),
         Verdict(
-            "what do pads cost, and nothing encrypted?",
-            f"{pads['times_plaintext']:.2f} times plaintext",
-            "beyond" if _hidden(pads, (*ALONE, COLLUSION), prior) else "not reproduced",
+            "what does blinding cost, and nothing encrypted?",
+            f"{blindings['times_plaintext']:.2f} times plaintext",
+            "beyond" if _hidden(blindings, (*ALONE, COLLUSION), prior) else "not reproduced",
         ),
         Verdict(
             "does everything encrypted by our default cost less than a part by preset paper?",

@@ -121,9 +121,9 @@ def _gain(value: float | None, guess: float) -> float:
 
 def _name(row: Mapping[str, Any]) -> str:
     if row["policy"] == "plaintext":
-        return "pads alone" if row["rest"] == "padded" else "plaintext"
-    padded = ", padded" if row["rest"] == "padded" and row["share"] < 0.999 else ""
-    return f"{row['policy']} ({row['preset']}) {_percent(row['share'])}{padded}"
+        return "blindings alone" if row["rest"] == "blinded" else "plaintext"
+    blinded = ", blinded" if row["rest"] == "blinded" and row["share"] < 0.999 else ""
+    return f"{row['policy']} ({row['preset']}) {_percent(row['share'])}{blinded}"
 
 
 def _percent(share: float) -> str:

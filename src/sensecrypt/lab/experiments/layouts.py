@@ -64,11 +64,11 @@ def _record_row(record: dict[str, Any], blocks: int, crypto: str) -> Row:
         return {"kind": "client", **{key: record[key] for key in kept}, "ciphertexts": record["encrypted_blocks"]} | {
             "crypto": crypto
         }
-    lonely, union = record["lonely_blocks"], record["union_share"]
+    lonely, union = record["under_covered_blocks"], record["union_share"]
     shared = 1 - lonely / max(round(union * blocks), 1)
     return {"kind": "sum", **{key: record[key] for key in ("round", "cluster")}} | {
         "union_share": union,
-        "lonely_blocks": lonely,
+        "under_covered_blocks": lonely,
         "shared": shared,
     }
 
@@ -142,7 +142,7 @@ def judge(rows: Rows) -> list[Verdict]:
     share = {name: _mean(rows, name, "client", "encrypted_share") for name in names}
     coverage = {name: _mean(rows, name, "client", "coverage") for name in names}
     shared = {name: _mean(rows, name, "sum", "shared") for name in names}
-    lonely = {name: sum(row["lonely_blocks"] for row in _of(rows, name, "sum")) for name in names}
+    lonely = {name: sum(row["under_covered_blocks"] for row in _of(rows, name, "sum")) for name in names}
     back = {name: _recovered(rows, name) for name in names}
     alone, together = ({name: _found(rows, name, roles) for name in names} for roles in ROLES)
     prior = _prior(rows)
@@ -163,7 +163,7 @@ def judge(rows: Rows) -> list[Verdict]:
         ),
         Verdict(
             "is every encrypted value encrypted by at least 3 clients?",
-            told(lambda n: f"{shared[n]:.1%} of the union, {lonely[n]:,} lonely blocks"),
+            told(lambda n: f"{shared[n]:.1%} of the union, {lonely[n]:,} under-covered blocks"),
             "beyond" if lonely["prefix"] == 0 else "not reproduced",
         ),
         Verdict(

@@ -41,7 +41,7 @@ _TOTALS = (
 
 
 class _Calibrated(Method):
-    """Charged at measured prices whatever holds for the others."""
+    """Charged at measured cost_model whatever holds for the others."""
 
     def configure(self, common: dict[str, Any], crypto: str) -> RunConfig:  # noqa: ARG002 (never others' choice)
         """The run."""

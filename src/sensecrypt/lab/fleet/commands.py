@@ -10,7 +10,7 @@ from sensecrypt.errors import MissingExtra, ServiceError
 from sensecrypt.lab.fleet.folder import AGGREGATOR, HOST, Description, FleetFolder
 
 TAG = "SENSECRYPT_FLEET_PART"
-PARTY = "sensecrypt-party"  # in a SuperNode's configuration: the path of its party file
+IDENTITY = "sensecrypt-identity"  # in a SuperNode's configuration: the path of its identity file
 AGGREGATOR_VARIABLE = "SENSECRYPT_AGGREGATOR"  # in SuperLink's environment, which ServerApps inherit
 _BESIDE = Path(sys.executable).parent
 _QUIET = {
@@ -38,7 +38,7 @@ def environment_of(name: str, folder: FleetFolder) -> dict[str, str]:
     home = folder.node_home(name) if name.startswith("node-") else folder.flower_home
     environment = {**flower_environment(home), TAG: tag(name, folder)}
     if name == "superlink":
-        environment[AGGREGATOR_VARIABLE] = str(folder.party(AGGREGATOR))
+        environment[AGGREGATOR_VARIABLE] = str(folder.identity(AGGREGATOR))
     return environment
 
 
@@ -61,13 +61,13 @@ def tag(name: str, folder: FleetFolder) -> str:
     return f"{folder.path}#{name}"
 
 
-def node_config(party: Path) -> str:
+def node_config(identity: Path) -> str:
     """A SuperNode's configuration, in the only quotes that Flower takes: those that the path does not have."""
-    text = str(party)
+    text = str(identity)
     literal = "'" not in text
     if not text.isprintable() or not (literal or not set(text) & {'"', "\\"}):
         raise ServiceError(text, "cannot be written in a SuperNode's configuration", "choose a folder without quotes")
-    return f"{PARTY}='{text}'" if literal else f'{PARTY}="{text}"'
+    return f"{IDENTITY}='{text}'" if literal else f'{IDENTITY}="{text}"'
 
 
 def _dkms(folder: FleetFolder) -> list[str]:
@@ -100,9 +100,9 @@ def _superlink(folder: FleetFolder, description: Description) -> list[str]:
 
 
 def _supernode(name: str, folder: FleetFolder, description: Description) -> list[str]:
-    party = folder.party(name.replace("node-", "client-"))
+    identity = folder.identity(name.replace("node-", "client-"))
     command = [flower_command("flower-supernode"), "--superlink", description.superlink]
-    command += ["--node-config", node_config(party)]
+    command += ["--node-config", node_config(identity)]
     if not description.tls:
         return [*command, "--insecure"]
     trust = ["--root-certificates", str(folder.pki / "ca.crt")]

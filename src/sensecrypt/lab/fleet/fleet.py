@@ -17,10 +17,10 @@ from sensecrypt.errors import InvalidInput, MissingExtra, ServiceError
 from sensecrypt.lab.fleet import flower, making, ports
 from sensecrypt.lab.fleet.commands import command_of, environment_of, tag
 from sensecrypt.lab.fleet.folder import Description, FleetFolder
-from sensecrypt.lab.fleet.keeper import Keeper, Say
 from sensecrypt.lab.fleet.part import Part
 from sensecrypt.lab.fleet.processes import sweep
 from sensecrypt.lab.fleet.submit import Submitted, submit
+from sensecrypt.lab.fleet.supervisor import Say, Supervisor
 
 _STILL_ONLINE = "Failed to activate SuperNode"  # a registered node that was killed, until two heartbeats are missed
 _READY_SECONDS = 120.0
@@ -98,9 +98,9 @@ class Fleet:
 
     def tend(self, stop: threading.Event) -> None:
         """Until `stop` is set, start every part again that dies, as a service manager would."""
-        keepers = [Keeper(part, self._say) for part in self.parts]
+        supervisors = [Supervisor(part, self._say) for part in self.parts]
         while not stop.wait(_LOOK_SECONDS):
-            started = [keeper.look() for keeper in keepers]
+            started = [supervisor.look() for supervisor in supervisors]
             if any(started):
                 self._note_pids()
 
@@ -131,7 +131,7 @@ class Fleet:
             sweep(tag(name, self.folder), seconds=5)
         description = replace(description, port=self._choose_port(description), pids={})
         making.write_addresses(self.folder, description)
-        making.check_parties(self.folder, description)
+        making.check_identities(self.folder, description)
         self.folder.write(description)
         self._parts = {name: self._make(name, description) for name in ("dkms", "superlink", *description.nodes)}
         begun = time.monotonic()

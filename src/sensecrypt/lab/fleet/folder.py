@@ -113,8 +113,8 @@ class FleetFolder:
         """The key that a SuperNode is known by; its public half has `.pub` added."""
         return self.path / "node-keys" / node
 
-    def party(self, name: str) -> Path:
-        """The party file of the aggregator or of a client."""
+    def identity(self, name: str) -> Path:
+        """The identity file of the aggregator or of a client."""
         return self.path / "parties" / name / ("aggregator.toml" if name == AGGREGATOR else "client.toml")
 
     def node_home(self, node: str) -> Path:
@@ -123,7 +123,7 @@ class FleetFolder:
 
     def run(self, run: str) -> Path:
         """Where the aggregator keeps a run."""
-        return self.party(AGGREGATOR).parent / "state" / run
+        return self.identity(AGGREGATOR).parent / "state" / run
 
     def app(self, run: str) -> Path:
         """The Flower app that plays a run."""

@@ -52,10 +52,10 @@ def make_fleet(folder: FleetFolder, description: Description) -> None:
 
 
 def write_addresses(folder: FleetFolder, description: Description) -> None:
-    """Tell everybody where the others are: party files, and Flower's configuration."""
+    """Tell everybody where the others are: identity files, and Flower's configuration."""
     for name in (AGGREGATOR, *description.members):
-        path = folder.party(name)
-        kept = path.read_text(encoding="utf-8") if path.exists() else _party(name, description.clients)
+        path = folder.identity(name)
+        kept = path.read_text(encoding="utf-8") if path.exists() else _identity(name, description.clients)
         lines = [line for line in kept.splitlines() if not line.startswith("url = ")]  # some may be written by hand
         write_whole(path, "\n".join([f"url = {quote(description.dkms_url)}", *lines, ""]).encode())
     trust = f"root-certificates = {quote(str(folder.pki / 'ca.crt'))}" if description.tls else "insecure = true"
@@ -69,12 +69,12 @@ def check_certificates(folder: FleetFolder, description: Description) -> None:
         check_pair(*folder.certificate(name))
 
 
-def check_parties(folder: FleetFolder, description: Description) -> None:
-    """Raise unless every party file can be read, and its conditions do not contradict each other."""
-    from sensecrypt.client.identity import read_party
+def check_identities(folder: FleetFolder, description: Description) -> None:
+    """Raise unless every identity file can be read, and its conditions do not contradict each other."""
+    from sensecrypt.client.identity import read_identity
 
     for name in (AGGREGATOR, *description.members):
-        read_party(folder.party(name))
+        read_identity(folder.identity(name))
 
 
 def quote(text: str) -> str:
@@ -91,7 +91,7 @@ def _fill(folder: FleetFolder, description: Description) -> None:
     for name in description.members:
         issue(folder.pki, role="client", name=name)
     for name in (AGGREGATOR, *description.members):
-        (folder.party(name).parent / "state").mkdir(parents=True)
+        (folder.identity(name).parent / "state").mkdir(parents=True)
     for node in description.nodes:
         folder.node_home(node).mkdir()
     for place in (folder.flower_home, folder.database.parent, folder.log("dkms").parent, folder.path / "app"):
@@ -110,7 +110,7 @@ def _servers(description: Description) -> list[str]:
     return ["dkms", "superlink"] if description.tls else ["dkms"]
 
 
-def _party(name: str, clients: int) -> str:
+def _identity(name: str, clients: int) -> str:
     pki = "../../pki"
     two = "least_members = 2  # of two clients each can subtract its own model\nleast_contributors = 2\ncolluders = 0\n"
     return (

@@ -70,7 +70,7 @@ def submit(
     app = write_app(folder.app(name), config, run=name, seconds=seconds)
     before = _stamp(folder.run(name))
     number = flower.submit_app(folder, app)
-    write_whole(_receipt(folder, name), json.dumps({"flower-run": number}).encode())
+    write_whole(_tag(folder, name), json.dumps({"flower-run": number}).encode())
     return Submitted(folder, name, number, before)
 
 
@@ -208,14 +208,14 @@ def _stamp(run: Path) -> tuple[int, int] | None:
     return found.st_ino, found.st_mtime_ns
 
 
-def _receipt(folder: FleetFolder, run: str) -> Path:
+def _tag(folder: FleetFolder, run: str) -> Path:
     return folder.app(run).with_name(f"{run}.json")
 
 
 def _stop_earlier(folder: FleetFolder, run: str) -> None:
     """Two ServerApps on one run would get in each other's way."""
     try:
-        number = json.loads(_receipt(folder, run).read_text(encoding="utf-8"))["flower-run"]
+        number = json.loads(_tag(folder, run).read_text(encoding="utf-8"))["flower-run"]
     except FileNotFoundError:
         return
     _stop(folder, number)

@@ -9,7 +9,7 @@ import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
-from sensecrypt.client.identity import Party, read_party
+from sensecrypt.client.identity import Identity, read_identity
 from sensecrypt.client.joining import Load, join_run, require_terms
 from sensecrypt.client.problem import configured_share
 from sensecrypt.client.training import Fit, warm_up
@@ -19,7 +19,7 @@ from sensecrypt.transports.flower.proof import Statement, prove
 from sensecrypt.transports.flower.settings import read_settings
 from sensecrypt.transports.flower.wire import pack, unpack
 
-PARTY = "sensecrypt-party"  # the key of the node's configuration that names the party file
+IDENTITY = "sensecrypt-identity"  # the key of the node's configuration that names the identity file
 
 
 def make_app(load: Load | None, *, fit: Fit | None) -> ClientApp:
@@ -67,26 +67,26 @@ def _reply(message: Message, work: Callable[[Parts], Parts]) -> Message:
 
 def _prove(context: Context, parts: Parts) -> Parts:
     challenge = Challenge.from_bytes(require_parts(parts, needed={"challenge"})["challenge"])
-    settings, party = read_settings(context.run_config), _party(context)
-    with party.connect() as dkms:
-        require_terms(settings.config, settings.run, party, dkms)
+    settings, identity = read_settings(context.run_config), _identity(context)
+    with identity.connect() as dkms:
+        require_terms(settings.config, settings.run, identity, dkms)
     statement = Statement(settings.run, context.node_id, challenge.nonce)
-    return {"proof": prove(statement, certificate=party.certificate, key=party.key)}
+    return {"proof": prove(statement, certificate=identity.certificate, key=identity.key)}
 
 
 def _answer(context: Context, load: Load, fit: Fit | None, kind: str, parts: Parts) -> Parts:
     needed = {"invitation"} if kind == "enrol" else {"assignment"}
     require_parts(parts, needed=needed, allowed={"agreed"} if kind == "train" else set())
-    party, settings = _party(context), read_settings(context.run_config)
+    identity, settings = _identity(context), read_settings(context.run_config)
     torch.set_num_threads(1)  # the same sums on every machine
     warm_up()
-    with party.connect() as dkms:
-        return join_run(settings.config, settings.run, party, dkms, load, fit=fit).answer(kind, parts)
+    with identity.connect() as dkms:
+        return join_run(settings.config, settings.run, identity, dkms, load, fit=fit).answer(kind, parts)
 
 
-def _party(context: Context) -> Party:
-    place = context.node_config.get(PARTY)
+def _identity(context: Context) -> Identity:
+    place = context.node_config.get(IDENTITY)
     if not isinstance(place, str):
-        fix = f"start the SuperNode with --node-config '{PARTY}=\"/path/to/party.toml\"'"
-        raise InvalidInput(PARTY, "is not in this node's configuration", fix)
-    return read_party(Path(place))
+        fix = f"start the SuperNode with --node-config '{IDENTITY}=\"/path/to/identity.toml\"'"
+        raise InvalidInput(IDENTITY, "is not in this node's configuration", fix)
+    return read_identity(Path(place))

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from sensecrypt.errors import CertificateError, Rejected
 from sensecrypt.keyservice.http.certificates import identity_of
-from sensecrypt.protocol.envelope import seal, unseal
+from sensecrypt.protocol.envelope import parse, serialize
 
 _TENSORS = {"certificate": (np.dtype(np.uint8), 1), "signature": (np.dtype(np.uint8), 1)}
 
@@ -48,7 +48,7 @@ def prove(statement: Statement, *, certificate: Path, key: Path) -> bytes:
         loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
         secret = serialization.load_pem_private_key(key.read_bytes(), password=None)
     except (OSError, ValueError, TypeError):
-        raise CertificateError(str(certificate), "or its key cannot be read", "check the party file") from None
+        raise CertificateError(str(certificate), "or its key cannot be read", "check the identity file") from None
     if isinstance(secret, ec.EllipticCurvePrivateKey):
         signature = secret.sign(statement.to_bytes(), ec.ECDSA(hashes.SHA256()))
     elif isinstance(secret, ed25519.Ed25519PrivateKey):
@@ -57,12 +57,12 @@ def prove(statement: Statement, *, certificate: Path, key: Path) -> bytes:
         raise CertificateError(str(key), "is of another kind", "use a certificate with an EC or Ed25519 key")
     encoded = loaded.public_bytes(serialization.Encoding.DER)
     tensors = {"certificate": np.frombuffer(encoded, np.uint8), "signature": np.frombuffer(signature, np.uint8)}
-    return seal("proof", {}, tensors)
+    return serialize("proof", {}, tensors)
 
 
 def check_proof(data: bytes, statement: Statement, *, authority: Path) -> str:
     """The name of the client that signed, or `Rejected`."""
-    _, arrays = unseal(data, "proof", header={}, tensors=_TENSORS)
+    _, arrays = parse(data, "proof", header={}, tensors=_TENSORS)
     encoded, signature = arrays["certificate"].tobytes(), arrays["signature"].tobytes()
     try:
         certificate = x509.load_der_x509_certificate(encoded)

@@ -13,7 +13,7 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from sensecrypt.client.identity import Party, read_party
+from sensecrypt.client.identity import Identity, read_identity
 from sensecrypt.coordinator import run as coordinator
 from sensecrypt.coordinator.checkpoint import RunState
 from sensecrypt.coordinator.context import Coordination
@@ -26,7 +26,7 @@ from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower.settings import Settings, read_settings
 from sensecrypt.transports.flower.transport import FlowerTransport
 
-PARTY_VARIABLE = "SENSECRYPT_AGGREGATOR"  # names the party file, in the environment of SuperLink
+IDENTITY_VARIABLE = "SENSECRYPT_AGGREGATOR"  # names the identity file, in the environment of SuperLink
 _LOG = logging.getLogger("sensecrypt.fleet")
 _SPOKEN = ("sensecrypt.fleet", "sensecrypt.coordinator")  # loggers that say how a run goes on
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
@@ -41,28 +41,28 @@ def make_app() -> ServerApp:
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         for name in _SPOKEN:
             logging.getLogger(name).setLevel(logging.INFO)
-        run_fleet(grid, read_settings(context.run_config), _own_party())
+        run_fleet(grid, read_settings(context.run_config), _own_identity())
 
     return app
 
 
-def run_fleet(grid: Grid, settings: Settings, party: Party) -> None:
+def run_fleet(grid: Grid, settings: Settings, identity: Identity) -> None:
     """Play a run, or continue the one of that name; what came of it, also a failure, is in the run's folder."""
-    folder = RunFolder(party.state / settings.run)
+    folder = RunFolder(identity.state / settings.run)
     with folder.held():
         (folder.path / "outcome.json").unlink(missing_ok=True)
         try:
-            with party.connect() as dkms:
-                _play(grid, settings, party, dkms, folder)
+            with identity.connect() as dkms:
+                _play(grid, settings, identity, dkms, folder)
         except SenseCryptError as error:
             folder.write("outcome.json", json.dumps({"error": str(error)}).encode())
             raise
 
 
-def _play(grid: Grid, settings: Settings, party: Party, dkms: DkmsClient, folder: RunFolder) -> None:
+def _play(grid: Grid, settings: Settings, identity: Identity, dkms: DkmsClient, folder: RunFolder) -> None:
     start = time.perf_counter()
     members = {name: int(number) for number, name in dkms.run(settings.run)["names"].items()}
-    transport = FlowerTransport(grid, settings.run, members, party.authority)
+    transport = FlowerTransport(grid, settings.run, members, identity.authority)
     patience = Patience(settings.enrol_seconds, settings.deadline)
     run, state = coordinator.run(transport, dkms, folder, settings.config, name=settings.run, patience=patience)
     records, digests = _finish(run, state)
@@ -101,9 +101,9 @@ def _finish(run: Coordination, state: RunState) -> tuple[list[Record], list[str]
     return records, [Counter(digests).most_common(1)[0][0] if digests else "" for digests in told]
 
 
-def _own_party() -> Party:
-    place = os.environ.get(PARTY_VARIABLE)
+def _own_identity() -> Identity:
+    place = os.environ.get(IDENTITY_VARIABLE)
     if not place:
-        fix = "set it to the aggregator's party file where SuperLink is started; see docs/deployment.md"
-        raise InvalidInput(PARTY_VARIABLE, "is not in the environment", fix)
-    return read_party(Path(place))
+        fix = "set it to the aggregator's identity file where SuperLink is started; see docs/deployment.md"
+        raise InvalidInput(IDENTITY_VARIABLE, "is not in the environment", fix)
+    return read_identity(Path(place))

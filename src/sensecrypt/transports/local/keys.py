@@ -12,11 +12,11 @@ from sensecrypt.keyservice.in_process import InProcessKeyService
 from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.releaserules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, ReleaseRules
 from sensecrypt.protocol.sharedkey import SharedKeyClients
-from sensecrypt.protocol.sumrules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, SumRules
 from sensecrypt.simulation.ahead import AheadKey
-from sensecrypt.simulation.calibration import measure_prices
-from sensecrypt.simulation.clock import Prices
+from sensecrypt.simulation.calibration import measure_cost_model
+from sensecrypt.simulation.clock import CostModel
 from sensecrypt.simulation.nullcipher import NullCipher
 from sensecrypt.types import BoolVector
 
@@ -28,21 +28,21 @@ class LocalKeys:
     Attributes:
         service: the key service.
         clients: what clients encrypt with; the secret key where they share it.
-        prices: of a calibrated run.
+        cost_model: of a calibrated run.
     """
 
     service: InProcessKeyService
     clients: EncryptionKey | DecryptionKey
-    prices: Prices | None
+    cost_model: CostModel | None
 
 
-def make_keys(config: RunConfig, always: BoolVector | None, prices: Prices | None = None) -> LocalKeys:
+def make_keys(config: RunConfig, always: BoolVector | None, cost_model: CostModel | None = None) -> LocalKeys:
     """Fresh keys as the configuration wants them; in a calibrated run, what stands for them.
 
     Args:
         config: of the run.
         always: parameters that come first in every order.
-        prices: of a calibrated run's ciphertexts; None: they are measured.
+        cost_model: of a calibrated run's ciphertexts; None: they are measured.
     """
     shared, ahead, encrypts = (
         config.key_mode == "shared-key",
@@ -55,11 +55,11 @@ def make_keys(config: RunConfig, always: BoolVector | None, prices: Prices | Non
         raise InvalidInput("min_contributors", problem, fix)
     secret: DecryptionKey
     if config.crypto == "calibrated":
-        if encrypts and prices is None:
-            prices = measure_prices(config.profile, shared_key=shared, ahead=ahead)
+        if encrypts and cost_model is None:
+            cost_model = measure_cost_model(config.profile, shared_key=shared, ahead=ahead)
         secret, ahead = NullCipher(get_profile(config.profile)), False
     else:
-        prices, secret = None, generate_keypair(config.profile)[1]
+        cost_model, secret = None, generate_keypair(config.profile)[1]
         if encrypts:
             (secret if shared else secret.public).encrypt([0])  # builds the tables, which workers inherit
     rules = release_rules(config)
@@ -74,10 +74,10 @@ def make_keys(config: RunConfig, always: BoolVector | None, prices: Prices | Non
         rule=config.server_rule,
     )
     clients: EncryptionKey | DecryptionKey = secret if shared else secret.public
-    return LocalKeys(service, AheadKey(clients) if ahead else clients, prices)
+    return LocalKeys(service, AheadKey(clients) if ahead else clients, cost_model)
 
 
-def release_rules(config: RunConfig) -> SumRules:
+def release_rules(config: RunConfig) -> ReleaseRules:
     """The rules for sums: those of a key service, as a fleet has them; none where clients share the key.
 
     Weights there are n_i / Σ n_j, as the paper has them: a quorum of its own would cap them. A run whose
@@ -85,7 +85,7 @@ def release_rules(config: RunConfig) -> SumRules:
     """
     least = config.min_contributors
     if config.key_mode == "shared-key":
-        return SumRules(min_contributors=1)
+        return ReleaseRules(min_contributors=1)
     if least == 1:
-        return SumRules(least, config.quorum)
-    return SumRules(least, config.quorum, LARGEST_WEIGHT, LARGEST_RATIO, min(COLLUDERS, least - 2))
+        return ReleaseRules(least, config.quorum)
+    return ReleaseRules(least, config.quorum, LARGEST_WEIGHT, LARGEST_RATIO, min(COLLUDERS, least - 2))

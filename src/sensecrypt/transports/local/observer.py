@@ -16,7 +16,7 @@ from sensecrypt.config import RunConfig
 from sensecrypt.coordinator.ports import Observer, Record
 from sensecrypt.keyservice.in_process import InProcessKeyService
 from sensecrypt.models import set_vector
-from sensecrypt.protocol.envelope import seal
+from sensecrypt.protocol.envelope import serialize
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.updates import model_from
 from sensecrypt.runs.clientmap import save_map
@@ -63,7 +63,7 @@ class LocalObserver(Observer):
         save_map(self._folder, np.array(list(rows.values())))
         if self._keeps:
             for client, row in rows.items():
-                self._folder.keep_message(SETUP, f"description-{client}", seal("description", {}, {"row": row}))
+                self._folder.keep_message(SETUP, f"description-{client}", serialize("description", {}, {"row": row}))
 
     def arrived(self, round_: Round, client: int, upload: bytes) -> None:
         """What the aggregator has of a client; and, once per round, what the cluster's members know before it."""
@@ -81,8 +81,8 @@ class LocalObserver(Observer):
             return
         number, cluster, keep = round_.number, round_.cluster, self._folder.keep_message
         keep(number, f"aggregate-{cluster}", aggregate)
-        keep(number, f"members-{cluster}", seal("members", {}, self._before.pop(cluster)))
-        keep(number, f"opened-{cluster}", seal("opened", {}, self._known(cluster)))
+        keep(number, f"members-{cluster}", serialize("members", {}, self._before.pop(cluster)))
+        keep(number, f"released-{cluster}", serialize("released", {}, self._known(cluster)))
 
     def _known(self, cluster: int) -> dict[str, npt.NDArray[Any]]:
         """What members of a cluster know of its model."""

@@ -31,7 +31,7 @@ from sensecrypt.policies.situation import blocks_of
 from sensecrypt.profiles import get_profile
 from sensecrypt.runs.fleetoutcome import without_refusals
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.simulation.clock import Prices
+from sensecrypt.simulation.clock import CostModel
 from sensecrypt.transports.local.keys import make_keys
 from sensecrypt.transports.local.observer import LocalObserver
 from sensecrypt.transports.local.result import Result
@@ -52,7 +52,7 @@ def run_local(
     on_round: OnRound | None = None,
     intercept: Intercept | None = None,
     memo: Path | None = None,
-    prices: Prices | None = None,
+    cost_model: CostModel | None = None,
 ) -> Result:
     """Play a whole run.
 
@@ -64,7 +64,7 @@ def run_local(
         on_round: called after each round with its number, the mean accuracy and the mean encrypted share.
         intercept: stands between clients and aggregator, for tests: returns the bytes that arrive, or None.
         memo: a folder where training results are kept, shared by runs of the same problem.
-        prices: what a ciphertext costs in a calibrated run; None: as measured at its start.
+        cost_model: what a ciphertext costs in a calibrated run; None: as measured at its start.
     """
     if not resume:
         folder.refuse_existing()
@@ -79,7 +79,7 @@ def run_local(
     initial = what.build()
     vector, classes = get_vector(initial), what.classes
     _refuse_empty_masks(config, vector.size)
-    known = (folder.load_prices() if resume else None) or prices  # one run, one calibration
+    known = (folder.load_cost_model() if resume else None) or cost_model  # one run, one calibration
     always = always_of(config, initial, classes)
     keys = make_keys(config, always, known)
     start = time.perf_counter()
@@ -90,7 +90,7 @@ def run_local(
         keys.clients,
         memo,
         always,
-        padded=config.padded,
+        blinded=config.blinded,
         layers={name: math.prod(shape) for name, shape in layout(initial)},
     )
     clip = clip_bound(config.clip, vector) if config.uploads == "updates" else None
@@ -99,8 +99,10 @@ def run_local(
     with folder.held(), Workers(clients, keys.service.client, config.workers) as workers:
         if not resume:
             folder.create(config)  # only now: what could not even start leaves nothing behind
-            folder.save_prices(keys.prices)
-        transport = LocalTransport(workers, config, intercept=intercept, keep=folder.keep_message, prices=keys.prices)
+            folder.save_cost_model(keys.cost_model)
+        transport = LocalTransport(
+            workers, config, intercept=intercept, keep=folder.keep_message, cost_model=keys.cost_model
+        )
         _, state = coordinator.run(
             transport,
             keys.service,
@@ -110,7 +112,7 @@ def run_local(
             patience=_AT_ONCE,
             observer=observer,
             volatile=keys.service,
-            prices=keys.prices,
+            cost_model=keys.cost_model,
             on_round=None if on_round is None else _summarised(on_round),
         )
     vectors = [observer.model(cluster) for cluster in range(state.clusters)]

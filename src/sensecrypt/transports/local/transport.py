@@ -14,8 +14,8 @@ from sensecrypt.coordinator.ports import Record, Reply
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.keyservice.port import ClientKeyService
 from sensecrypt.protocol.coordination import FAILURE, Assignment, Parts
-from sensecrypt.protocol.envelope import unseal
-from sensecrypt.simulation.clock import Prices, answer_bandwidth
+from sensecrypt.protocol.envelope import parse
+from sensecrypt.simulation.clock import CostModel, answer_bandwidth
 from sensecrypt.transports.local.workers import LOST, Call, Workers
 
 Intercept = Callable[[int, int, bytes], bytes | None]
@@ -50,7 +50,7 @@ class LocalTransport:
         *,
         intercept: Intercept | None,
         keep: Keep,
-        prices: Prices | None,
+        cost_model: CostModel | None,
     ) -> None:
         """To all clients of the run.
 
@@ -59,10 +59,10 @@ class LocalTransport:
             config: of the run.
             intercept: stands between clients and coordinator, for tests: returns the bytes that arrive, or None.
             keep: takes what only the client knows of an upload, where messages are kept: round, name, content.
-            prices: what cryptography is charged with in a calibrated run.
+            cost_model: what cryptography is charged with in a calibrated run.
         """
         self._workers, self._config, self._intercept, self._keep = workers, config, intercept, keep
-        self._prices, self._measures = prices, measures_bandwidth(config)
+        self._cost_model, self._measures = cost_model, measures_bandwidth(config)
 
     def present(self, *, seconds: float) -> Mapping[int, Hashable]:  # noqa: ARG002 (nobody is waited for)
         """Everybody, always."""
@@ -97,10 +97,10 @@ class LocalTransport:
         """How long the answer would have taken the client's device, if it says what it took."""
         if not self._measures or "facts" not in parts:
             return None
-        facts = json.loads(unseal(parts["facts"], "facts", header={"facts": str}, tensors={})[0]["facts"])
+        facts = json.loads(parse(parts["facts"], "facts", header={"facts": str}, tensors={})[0]["facts"])
         if not facts.get("bytes_up"):
             return None
-        if self._prices is not None:
-            facts = self._prices.charge_present(facts)
+        if self._cost_model is not None:
+            facts = self._cost_model.charge_present(facts)
         rate = answer_bandwidth(facts, self._config.devices(0)[client])
         return sum(map(len, parts.values())) / 1e6 / rate

@@ -1,4 +1,4 @@
-"""A sum of one and of next to nothing is that one: what is in a sum decides whether it may be opened."""
+"""A sum of one and of next to nothing is that one: what is in a sum decides whether it may be released."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensecrypt.errors import InvalidInput, Rejected
-from sensecrypt.protocol.sumrules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, SumRules
+from sensecrypt.protocol.releaserules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, ReleaseRules
 
-STRICT = SumRules(3, 0.5, LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS)
+STRICT = ReleaseRules(3, 0.5, LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS)
 EVEN = dict.fromkeys(range(10), 0.1)
 
 
@@ -41,7 +41,7 @@ def test_what_would_show_one_client_may_not(weights, contributors, reason):
 @given(st.lists(st.integers(1, 10**12), min_size=2, max_size=40), st.floats(0.1, 0.9), st.floats(0.2, 1.0))
 def test_weights_keep_the_rules_whatever_clients_say_that_they_have(samples, quorum, largest):
     members = dict(enumerate(samples))
-    rules = SumRules(2, quorum, max(largest, 1 / len(samples)), LARGEST_RATIO)
+    rules = ReleaseRules(2, quorum, max(largest, 1 / len(samples)), LARGEST_RATIO)
     weights = rules.weights(members)
     assert sum(weights.values()) == pytest.approx(1, abs=1e-12)
     rules.check(weights, members)
@@ -67,14 +67,14 @@ def test_weights_that_keep_the_rules_are_exactly_the_shares_of_the_samples(sampl
     exact = {client: own / sum(samples) for client, own in members.items()}
     if max(exact.values()) <= 0.5:
         assert STRICT.weights(members) == exact
-    assert SumRules().weights(members) == exact
+    assert ReleaseRules().weights(members) == exact
 
 
 def test_a_quorum_is_not_a_matter_of_rounding():
     thirds = dict.fromkeys(range(3), 1 / 3)
-    assert SumRules(2, 2 / 3).allow(thirds, (0, 1))
-    assert SumRules(2, 0.8).allow(EVEN, range(8))
-    assert not SumRules(2, 0.8).allow(EVEN, range(7))
+    assert ReleaseRules(2, 2 / 3).allow(thirds, (0, 1))
+    assert ReleaseRules(2, 0.8).allow(EVEN, range(8))
+    assert not ReleaseRules(2, 0.8).allow(EVEN, range(7))
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_a_quorum_is_not_a_matter_of_rounding():
 )
 def test_impossible_rules(rules):
     with pytest.raises(InvalidInput):
-        SumRules(**rules)
+        ReleaseRules(**rules)

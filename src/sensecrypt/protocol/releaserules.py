@@ -1,4 +1,4 @@
-"""Release rules: a sum is opened if enough clients with enough of the weight are in it, and none of them dominates it.
+"""Release rules: a sum is released if enough clients with enough of the weight are in it and none dominates it.
 
 A sum of one client and of next to nothing is that client's model. Clients that collude with the aggregator subtract
 their own parts, so dominance counts what is left without them (`dominance`), in weights and, because many small and
@@ -22,7 +22,7 @@ _ROUNDING = 1e-9  # shares are quotients of whole numbers
 
 
 @dataclass(frozen=True)
-class SumRules:
+class ReleaseRules:
     """What must hold of a sum before it is decrypted.
 
     Attributes:
@@ -54,7 +54,7 @@ class SumRules:
             raise InvalidInput("largest_weight", f"is {self.largest_weight}", fix)
 
     def check(self, weights: Mapping[int, float], contributors: Collection[int]) -> None:
-        """Raise `Rejected` unless a sum of these members may be opened.
+        """Raise `Rejected` unless a sum of these members may be released.
 
         Args:
             weights: p of every member; they sum to 1.

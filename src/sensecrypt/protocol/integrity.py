@@ -1,12 +1,12 @@
 """Check sums that let the key server tell a true sum from any other, without seeing an upload.
 
-A receipt is Σ ρ_k · v_k modulo the prime 2^61 − 1 over a client's whole fixed-point vector v, with ρ expanded by
-SHAKE-256 from a seed that clients and key server share for one round and the aggregator does not have. Receipts add up
+A tag is Σ ρ_k · v_k modulo the prime 2^61 − 1 over a client's whole fixed-point vector v, with ρ expanded by
+SHAKE-256 from a seed that clients and key server share for one round and the aggregator does not have. Tags add up
 as vectors do. Whoever changes a sum without knowing ρ goes unnoticed with probability 2^−61, if the prime itself cannot
-be added: so values must be `signable`, though wide slots have room for larger ones.
+be added: so values must be `taggable`, though wide slots have room for larger ones.
 
-A tag of few possible vectors would confirm a guess. So the key server has it plus a `TagBlinding`, drawn for one
-upload, that goes to the aggregator alone and is summed there: of blinding values the key server learns the sum only.
+A tag of few possible vectors would confirm a guess. So the key server has it plus a `TagOffset`, drawn for one
+upload, that goes to the aggregator alone and is summed there: of tag offsets the key server learns the sum only.
 The sum of them is one more coordinate, whose coefficient is 1: a change of it makes up for another change with
 probability 2^−61 as well.
 """
@@ -29,7 +29,7 @@ _HALF = 31  # bits
 
 
 @dataclass(frozen=True)
-class TagBlinding:
+class TagOffset:
     """What is added, modulo the prime, to the two tags of an upload, or to those of a sum.
 
     Attributes:
@@ -41,20 +41,20 @@ class TagBlinding:
     encrypted: int = 0
 
     def __repr__(self) -> str:
-        return "TagBlinding(…)"  # with a tag and its seed, it confirms guesses
+        return "TagOffset(…)"  # with a tag and its seed, it confirms guesses
 
-    def plus(self, other: TagBlinding, *, times: int = 1) -> TagBlinding:
-        """The blinding of a sum to which `other`'s upload was added `times` times."""
+    def plus(self, other: TagOffset, *, times: int = 1) -> TagOffset:
+        """The tag_offset of a sum to which `other`'s upload was added `times` times."""
         whole, encrypted = self.whole + times * other.whole, self.encrypted + times * other.encrypted
-        return TagBlinding(whole % PRIME, encrypted % PRIME)
+        return TagOffset(whole % PRIME, encrypted % PRIME)
 
 
-def new_blinding() -> TagBlinding:
-    """The blinding of one upload's tags, from the operating system."""
-    return TagBlinding(secrets.randbelow(PRIME), secrets.randbelow(PRIME))
+def new_tag_offset() -> TagOffset:
+    """The tag_offset of one upload's tags, from the operating system."""
+    return TagOffset(secrets.randbelow(PRIME), secrets.randbelow(PRIME))
 
 
-def receipt(values: Ints, seed: bytes) -> int:
+def mac_tag(values: Ints, seed: bytes) -> int:
     """The check sum of `values`, in the parameters' natural order."""
     if not values.any():
         return 0
@@ -70,7 +70,7 @@ def receipt(values: Ints, seed: bytes) -> int:
     return total % PRIME
 
 
-def signable(values: Ints, *, times: int = 1) -> bool:
+def taggable(values: Ints, *, times: int = 1) -> bool:
     """Whether all values are so small that no two vectors of such have one check sum for every ρ.
 
     Args:
@@ -88,6 +88,6 @@ def _dot(a: Ints, b: Ints) -> int:
 
 def _coefficients(seed: bytes, start: int, count: int) -> npt.NDArray[np.int64]:
     """ρ for the parameters from `start` on: 61 random bits each (2^61 − 1 itself counts as 0)."""
-    message = b"sensecrypt receipt v1" + len(seed).to_bytes(8, "little") + seed + start.to_bytes(8, "little")
+    message = b"sensecrypt tag v1" + len(seed).to_bytes(8, "little") + seed + start.to_bytes(8, "little")
     words = np.frombuffer(hashlib.shake_256(message).digest(8 * count), dtype="<i8")
     return words & (2**61 - 1)

@@ -1,4 +1,4 @@
-"""Attempts to make a pool give the same obfuscator twice."""
+"""Attempts to make a pool give the same randomizer twice."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from sensecrypt import InvalidInput, InvalidKey, ObfuscatorPool, generate_keypair
+from sensecrypt import InvalidInput, InvalidKey, RandomizerPool, generate_keypair
 
 
 @pytest.fixture
 def pool(insecure):
     public, _ = insecure
-    filled = ObfuscatorPool(public)
+    filled = RandomizerPool(public)
     filled.fill(50)
     return filled
 
@@ -40,11 +40,11 @@ def test_nothing_is_taken_twice(insecure, pool):
 
 def test_threads_share_without_reuse(insecure):
     public, _ = insecure
-    pool = ObfuscatorPool(public)
+    pool = RandomizerPool(public)
     pool.fill(400)
     with ThreadPoolExecutor(8) as threads:
         batches = list(threads.map(lambda _: pool.take(7, public), range(100)))
-    taken = [obfuscator for batch in batches for obfuscator in batch]
+    taken = [randomizer for batch in batches for randomizer in batch]
     assert len(taken) == len(set(taken)) == 400
 
 
@@ -67,12 +67,12 @@ def test_a_forked_process_finds_the_pool_empty(pool):
     assert len(pool) == 50
 
 
-def test_two_pools_of_one_key_hold_different_obfuscators(insecure):
+def test_two_pools_of_one_key_hold_different_randomizers(insecure):
     public, secret = insecure
-    pools = [ObfuscatorPool(public), ObfuscatorPool(public, secret)]
+    pools = [RandomizerPool(public), RandomizerPool(public, secret)]
     for each in pools:
         each.fill(100, workers=2)
-    taken = [obfuscator for each in pools for obfuscator in each.take(100, public)]
+    taken = [randomizer for each in pools for randomizer in each.take(100, public)]
     assert len(set(taken)) == 200
 
 
@@ -87,7 +87,7 @@ def test_a_pool_filled_by_another_key_is_refused(insecure):
     public, _ = insecure
     _, stranger = generate_keypair("insecure-test")
     with pytest.raises(InvalidKey, match="another key"):
-        ObfuscatorPool(public, stranger)
+        RandomizerPool(public, stranger)
 
 
 def test_an_impossible_number_is_refused(pool):
@@ -97,4 +97,4 @@ def test_an_impossible_number_is_refused(pool):
 
 
 def test_it_does_not_show_what_it_holds(pool):
-    assert repr(pool).startswith("ObfuscatorPool(50 for PublicKey(insecure-test")
+    assert repr(pool).startswith("RandomizerPool(50 for PublicKey(insecure-test")

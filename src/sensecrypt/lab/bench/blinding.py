@@ -1,4 +1,4 @@
-"""`sensecrypt bench pads`: hiding a model by a pad against encrypting it and against not hiding it, on one core."""
+"""`sensecrypt bench blinding`: a blinded model against an encrypted one and one in the open, on one core."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.lab.bench.protocol import Times
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.client import Sealed, seal_model
 from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.protection import ProtectedUpdate, protect_model
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
 CLIENTS = 20
-PLAIN, PADDED, ENCRYPTED = "plain", "padded", "encrypted"
+PLAIN, BLINDED, ENCRYPTED = "plain", "blinded", "encrypted"
 
 
 @dataclass(frozen=True)
@@ -24,23 +24,23 @@ class Row:
     """One way to send a whole model.
 
     Attributes:
-        way: `plain`, `padded` or `encrypted`.
-        seal_seconds: of a client.
+        way: `plain`, `blinded` or `encrypted`.
+        protect_seconds: of a client.
         add_seconds: of the aggregator, for one upload.
-        open_seconds: of the key server, for the sum of all.
+        release_seconds: of the key server, for the sum of all.
         upload_bytes: of a client.
     """
 
     way: str
-    seal_seconds: float
+    protect_seconds: float
     add_seconds: float
-    open_seconds: float
+    release_seconds: float
     upload_bytes: int
 
 
 @dataclass(frozen=True)
 class Report:
-    """All ways, with the same models; whatever the way, the opened sum was the same."""
+    """All ways, with the same models; whatever the way, the released sum was the same."""
 
     model: str
     parameters: int
@@ -54,7 +54,7 @@ def run(*, model: str, repeats: int, seed: int, on_step: Callable[[str], None]) 
     public, secret = generate_keypair("paillier-2048")
     public.prepare()
     server = KeyServer(secret)
-    times: dict[str, Times] = {way: Times() for way in (PLAIN, PADDED, ENCRYPTED)}
+    times: dict[str, Times] = {way: Times() for way in (PLAIN, BLINDED, ENCRYPTED)}
     sizes: dict[str, int] = {}
     for repeat in range(repeats):
         sums = set()
@@ -64,26 +64,26 @@ def run(*, model: str, repeats: int, seed: int, on_step: Callable[[str], None]) 
             round_ = Round("bench", repeat, number, "model", weights.size, public.profile, shares)
             blocks = round_.blocks if way == ENCRYPTED else 0
             mask, total = Mask.prefix(blocks, size=round_.size, block=round_.block), RoundSum(round_, public)
-            receipts = server.receipt_seed(round_)
+            tags = server.tag_seed(round_)
             for client in shares:
-                sealed: Sealed = times[way].of(
-                    "seal",
-                    seal_model,
+                protected: ProtectedUpdate = times[way].of(
+                    "protect",
+                    protect_model,
                     weights,
                     mask,
                     round_,
                     client=client,
                     key=public,
-                    seed=receipts,
-                    padded=way == PADDED,
+                    seed=tags,
+                    blinded=way == BLINDED,
                 )
-                times[way].of("add", total.add, sealed.upload, sender=client)
-                server.take_receipt(sealed.receipt, round_, sender=client)
-                sizes[way] = len(sealed.upload)
-            opened = times[way].of("open", server.open, total.close().to_bytes(round_), round_)
-            sums.add(opened.values.tobytes())
+                times[way].of("add", total.add, protected.upload, sender=client)
+                server.take_tag(protected.tag, round_, sender=client)
+                sizes[way] = len(protected.upload)
+            released = times[way].of("release", server.release, total.close().to_bytes(round_), round_)
+            sums.add(released.values.tobytes())
         if len(sums) != 1:
             raise AssertionError("the sums differ")
     middle = {way: {step: median(each) for step, each in times[way].items()} for way in times}
-    rows = [Row(way, each["seal"], each["add"], each["open"], sizes[way]) for way, each in middle.items()]
+    rows = [Row(way, each["protect"], each["add"], each["release"], sizes[way]) for way, each in middle.items()]
     return Report(model, weights.size, CLIENTS, rows)

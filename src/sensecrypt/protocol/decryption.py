@@ -9,22 +9,22 @@ import numpy as np
 from sensecrypt import checks
 from sensecrypt.crypto.scheme import DecryptionKey, Ints
 from sensecrypt.errors import InvalidCiphertext
+from sensecrypt.protocol.blinding import Blinding, sum_of, wrap
 from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.messages import Aggregate
-from sensecrypt.protocol.pads import Pad, sum_of, wrap
 from sensecrypt.protocol.round import Round
 
 
-def open_aggregate(
+def decrypt_aggregate(
     aggregate: Aggregate,
     round_: Round,
     secret: DecryptionKey,
     order: checks.IntVector | None,
     *,
-    pads: Iterable[Pad] = (),
+    blindings: Iterable[Blinding] = (),
     workers: int = 1,
 ) -> tuple[Ints, Ints, bool, Cost]:
-    """Decrypt what somebody encrypted, add what somebody did not without its pads, and undo the order.
+    """Decrypt what somebody encrypted, add what somebody did not minus its blinding, and undo the order.
 
     Returns:
         The sums over those who encrypted, 0 where nobody did; the sums over everybody; whether the ciphertexts were
@@ -36,10 +36,10 @@ def open_aggregate(
         round_: its round.
         secret: the key.
         order: slot s holds parameter order[s]; None: the natural order.
-        pads: of the contributors who padded.
+        blindings: of the contributors that blind.
         workers: processes.
     """
-    encrypted, rest = np.zeros(round_.size, dtype=np.int64), -sum_of(pads, round_)
+    encrypted, rest = np.zeros(round_.size, dtype=np.int64), -sum_of(blindings, round_)
     rest[~aggregate.common.to_array()] += aggregate.plain
     sound, cost = True, Cost()
     if aggregate.mask.blocks:

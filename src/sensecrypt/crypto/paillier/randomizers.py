@@ -1,6 +1,6 @@
 """Randomness made ahead: with a filled pool, encrypting is one multiplication.
 
-An obfuscator that hides two plaintexts reveals their difference. So a pool gives each away once: `take` removes what it
+An randomizer that hides two plaintexts reveals their difference. So a pool gives each away once: `take` removes what it
 returns under a lock, a pool cannot be copied or pickled, and any process but the one that filled it finds it empty.
 What this cannot see is a snapshot of the whole machine that is started twice.
 """
@@ -14,17 +14,17 @@ from typing import NoReturn, SupportsIndex
 
 from sensecrypt import checks
 from sensecrypt.crypto.paillier.fixedbase import Pair
-from sensecrypt.crypto.paillier.public import ObfuscatorMaker, PublicKey, fresh_obfuscators
+from sensecrypt.crypto.paillier.public import PublicKey, RandomizerMaker, fresh_randomizers
 from sensecrypt.crypto.parallel import spread
 from sensecrypt.errors import InvalidKey
 
 MAX_POOL = 10**7
 
 
-class ObfuscatorPool:
-    """A store of obfuscators of one key, to be filled in idle time."""
+class RandomizerPool:
+    """A store of randomizers of one key, to be filled in idle time."""
 
-    def __init__(self, public: PublicKey, maker: ObfuscatorMaker | None = None) -> None:
+    def __init__(self, public: PublicKey, maker: RandomizerMaker | None = None) -> None:
         """An empty pool for `public`; a secret key as `maker` fills it twice as fast."""
         self._public = public
         self._maker = maker or public
@@ -33,21 +33,21 @@ class ObfuscatorPool:
         self._forget()
 
     def fill(self, count: int, *, workers: int = 1) -> None:
-        """Make `count` more obfuscators."""
+        """Make `count` more randomizers."""
         made = spread(
-            lambda start, stop: self._public.write(fresh_obfuscators(self._public, self._maker, stop - start)),
+            lambda start, stop: self._public.write(fresh_randomizers(self._public, self._maker, stop - start)),
             checks.whole("count", count, low=1, high=MAX_POOL),
             workers=workers,
             seconds_per_row=self._public.seconds_per_row,
             prepare=self._maker.prepare,
         )
-        pairs = self._public.parse("obfuscators", made)
+        pairs = self._public.parse("randomizers", made)
         self._forget_after_fork()
         with self._lock:
             self._ready.extend(pairs)
 
     def take(self, count: int, public: PublicKey) -> list[Pair]:
-        """Up to `count` obfuscators, which are gone from the pool."""
+        """Up to `count` randomizers, which are gone from the pool."""
         if public != self._public:
             raise InvalidKey("pool", "was made for another key", "fill a pool for the key that encrypts")
         self._forget_after_fork()
@@ -62,10 +62,10 @@ class ObfuscatorPool:
         return True
 
     def __repr__(self) -> str:
-        return f"ObfuscatorPool({len(self)} for {self._public!r})"
+        return f"RandomizerPool({len(self)} for {self._public!r})"
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        raise TypeError("an ObfuscatorPool cannot be copied or pickled: each obfuscator may be used only once")
+        raise TypeError("an RandomizerPool cannot be copied or pickled: each randomizer may be used only once")
 
     def _forget(self) -> None:
         self._owner = os.getpid()

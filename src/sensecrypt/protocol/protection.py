@@ -12,10 +12,10 @@ from sensecrypt import checks
 from sensecrypt.crypto.encoding import FixedPoint
 from sensecrypt.crypto.scheme import Ciphertexts, DecryptionKey, EncryptionKey, Ints
 from sensecrypt.errors import InvalidInput, ValueDoesNotFit
+from sensecrypt.protocol.blinding import new_blinding, wrap
 from sensecrypt.protocol.costs import Cost
-from sensecrypt.protocol.messages import Receipt, Upload
-from sensecrypt.protocol.pads import new_pad, wrap
-from sensecrypt.protocol.receipts import PRIME, new_blinding, receipt, signable
+from sensecrypt.protocol.integrity import PRIME, mac_tag, new_tag_offset, taggable
+from sensecrypt.protocol.messages import Tag, Upload
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 from sensecrypt.worktime import work_seconds
@@ -26,11 +26,11 @@ SENSITIVITY_FRACTION_BITS = {16: 14, 32: 30, 64: 30}
 
 
 @dataclass(frozen=True)
-class Sealed:
-    """What a client sends in a round: `upload` to the aggregator, `receipt` to the key server; and its cost."""
+class ProtectedUpdate:
+    """What a client sends in a round: `upload` to the aggregator, `tag` to the key server; and its cost."""
 
     upload: bytes = field(repr=False)
-    receipt: bytes = field(repr=False)  # holds the pad's seed
+    tag: bytes = field(repr=False)  # holds the blinding's seed
     cost: Cost
 
 
@@ -51,7 +51,7 @@ def sensitivity_format(round_: Round) -> FixedPoint:
     return _format(round_, SENSITIVITY_FRACTION_BITS)
 
 
-def seal_model(
+def protect_model(
     weights: npt.ArrayLike,
     mask: Mask,
     round_: Round,
@@ -59,8 +59,8 @@ def seal_model(
     client: int,
     key: EncryptionKey | DecryptionKey,
     seed: bytes,
-    padded: bool,
-) -> Sealed:
+    blinded: bool,
+) -> ProtectedUpdate:
     """Encode a trained model or a clipped update, encrypt the blocks of `mask`, and sign for all of it.
 
     Args:
@@ -69,30 +69,30 @@ def seal_model(
         round_: the round.
         client: who sends it.
         key: the public key, or the secret key where clients hold it: faster.
-        seed: of the round's receipts.
-        padded: whether the rest is hidden by a pad that only the key server can take off; else it is plain.
+        seed: of the round's tags.
+        blinded: whether the rest is blinded, so that only the key server can read its sum; else it is plain.
     """
     values = model_format(round_).encode(weights, round_.share(client), name="weights")
-    return _seal(values, mask, round_, client=client, key=key, seed=seed, padded=padded)
+    return _protect(values, mask, round_, client=client, key=key, seed=seed, blinded=blinded)
 
 
-def seal_sensitivity(
+def protect_sensitivity(
     sensitivity: npt.ArrayLike, round_: Round, *, client: int, key: EncryptionKey | DecryptionKey, seed: bytes
-) -> Sealed:
+) -> ProtectedUpdate:
     """Encode a client's sensitivities, relative to their maximum, and encrypt all of them."""
     gains = checks.sensitivity_vector("sensitivity", sensitivity)
     values = sensitivity_format(round_).encode(gains / gains.max(), round_.share(client), name="sensitivity")
     everything = Mask.prefix(round_.blocks, size=round_.size, block=round_.block)
-    return _seal(values, everything, round_, client=client, key=key, seed=seed)
+    return _protect(values, everything, round_, client=client, key=key, seed=seed)
 
 
-def seal_map(
+def protect_map(
     scores: npt.ArrayLike, round_: Round, *, client: int, key: EncryptionKey | DecryptionKey, seed: bytes
-) -> Sealed:
+) -> ProtectedUpdate:
     """Encode a client's scores as they are, so that their sum is the weighted mean, and encrypt all of them."""
     values = model_format(round_).encode(scores, round_.share(client), name="scores")
     everything = Mask.prefix(round_.blocks, size=round_.size, block=round_.block)
-    return _seal(values, everything, round_, client=client, key=key, seed=seed)
+    return _protect(values, everything, round_, client=client, key=key, seed=seed)
 
 
 def _format(round_: Round, fraction_bits: dict[int, int]) -> FixedPoint:
@@ -102,7 +102,7 @@ def _format(round_: Round, fraction_bits: dict[int, int]) -> FixedPoint:
     return FixedPoint(fraction_bits[bits], bits, weight_sum=float(total), max_summands=summands)
 
 
-def _seal(
+def _protect(
     values: Ints,
     mask: Mask,
     round_: Round,
@@ -110,17 +110,17 @@ def _seal(
     client: int,
     key: EncryptionKey | DecryptionKey,
     seed: bytes,
-    padded: bool = False,
-) -> Sealed:
+    blinded: bool = False,
+) -> ProtectedUpdate:
     if (mask.size, mask.block) != (round_.size, round_.block) or values.size != round_.size:
         problem = f"is for {mask.size:,} parameters in blocks of {mask.block}"
         raise InvalidInput("mask", problem, f"this round has {round_.size:,} in blocks of {round_.block}")
-    if padded and round_.factors is not None:
+    if blinded and round_.factors is not None:
         fix = "leave the rest plain, or let clients multiply by their weights"
-        raise InvalidInput("padded", "cannot be where the aggregator multiplies", fix)
-    if not signable(values, times=round_.factor_sum):
+        raise InvalidInput("blinded", "cannot be where the aggregator multiplies", fix)
+    if not taggable(values, times=round_.factor_sum):
         fix = "keep values below 2^60 steps: check sums of larger ones would prove nothing"
-        raise ValueDoesNotFit("values", "are too large to be signed for", fix)
+        raise ValueDoesNotFit("values", "are too large to be tagged", fix)
     in_slots = values if mask.order is None else values[mask.order]
     bare = Mask(mask.flags, mask.size, mask.block)
     hidden = bare.to_array()
@@ -128,15 +128,15 @@ def _seal(
     ciphertexts = np.empty((0, round_.profile.ciphertext_bytes), dtype=np.uint8)
     if mask.blocks:
         ciphertexts = _encrypt(in_slots[hidden], key, cost, blocks=mask.blocks)
-    pad = new_pad(bare) if padded and not hidden.all() else None
-    rest = in_slots if pad is None else wrap(in_slots + pad.values(round_), round_)
-    blinding = new_blinding()
-    upload = Upload(client, bare, ciphertexts, rest[~hidden], blinding)
-    whole = receipt(values, seed)
-    encrypted = whole if hidden.all() else receipt(np.where(mask.to_array(), values, 0), seed)
-    tags = ((whole + blinding.whole) % PRIME, (encrypted + blinding.encrypted) % PRIME)
-    signed = Receipt(client, *tags, pad)
-    return Sealed(upload.to_bytes(round_), signed.to_bytes(round_), cost)
+    blinding = new_blinding(bare) if blinded and not hidden.all() else None
+    rest = in_slots if blinding is None else wrap(in_slots + blinding.values(round_), round_)
+    tag_offset = new_tag_offset()
+    upload = Upload(client, bare, ciphertexts, rest[~hidden], tag_offset)
+    whole = mac_tag(values, seed)
+    encrypted = whole if hidden.all() else mac_tag(np.where(mask.to_array(), values, 0), seed)
+    tags = ((whole + tag_offset.whole) % PRIME, (encrypted + tag_offset.encrypted) % PRIME)
+    signed = Tag(client, *tags, blinding)
+    return ProtectedUpdate(upload.to_bytes(round_), signed.to_bytes(round_), cost)
 
 
 def _encrypt(values: Ints, key: EncryptionKey | DecryptionKey, cost: Cost, *, blocks: int) -> Ciphertexts:

@@ -1,7 +1,7 @@
 """What must not stand in the database in the clear, and the file that holds the key to it.
 
 The root is 32 random bytes. Seeds that clients get are derived from it, and so is the key that encrypts orders,
-receipts and models in the database (AES-256-GCM, each bound to its place). The root's file is encrypted under the
+tags and models in the database (AES-256-GCM, each bound to its place). The root's file is encrypted under the
 passphrase just as key files are.
 """
 
@@ -26,7 +26,7 @@ _NONCE_BYTES = 12
 def create_root(path: Path, passphrase: str) -> bytes:
     """A new root, written to `path`."""
     root = secrets.token_bytes(32)
-    fields = passphrases.sealed({"format": FORMAT, "version": VERSION}, root, passphrase)
+    fields = passphrases.encrypted_at_rest({"format": FORMAT, "version": VERSION}, root, passphrase)
     publicfile.write_fields(path, fields, mode=0o600, force=False)
     return root
 
@@ -36,22 +36,22 @@ def read_root(path: Path, passphrase: str) -> bytes:
     fields = publicfile.read_fields(path)
     if fields.get("format") != FORMAT:
         raise KeyFileError(str(path), "holds no root of a key service", "pass the folder that `dkms init` made")
-    return passphrases.unsealed(path, fields, passphrase)
+    return passphrases.decrypted_at_rest(path, fields, passphrase)
 
 
-class Sealer:
+class StorageCipher:
     """Encrypts what goes into the database."""
 
     def __init__(self, root: bytes) -> None:
         """With a key of its own, derived from the root."""
         self._cipher = AESGCM(hmac.digest(root, b"database", "sha256"))
 
-    def seal(self, data: bytes, *place: str | int) -> bytes:
+    def encrypt(self, data: bytes, *place: str | int) -> bytes:
         """Ciphertext that opens only at the same place."""
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, data, _label(place))
 
-    def open(self, data: bytes, *place: str | int) -> bytes:
+    def decrypt(self, data: bytes, *place: str | int) -> bytes:
         """The inverse."""
         try:
             return self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _label(place))

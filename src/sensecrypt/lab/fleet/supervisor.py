@@ -13,7 +13,7 @@ _PAUSE_SECONDS = 1.0  # after the first restart; longer each time
 Say = Callable[[str], None]
 
 
-class Keeper:
+class Supervisor:
     """Looks after one part."""
 
     def __init__(self, part: Part, say: Say) -> None:

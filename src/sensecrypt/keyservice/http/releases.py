@@ -15,12 +15,12 @@ from sensecrypt.keyservice.http.store import Store, Transaction
 from sensecrypt.protocol.answers import Acknowledgement
 from sensecrypt.protocol.places import Place
 
-_NEW = "INSERT INTO openings (run, number, cluster, purpose) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_NEW = "INSERT INTO releases (run, number, cluster, purpose) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _OPENING = "WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
 
 
 @dataclass(frozen=True)
-class Openings:
+class Releases:
     """The claims of all rounds.
 
     Attributes:
@@ -34,12 +34,12 @@ class Openings:
     run_failures: int
 
     def claim(self, place: Place, digest: bytes, who: Identity) -> Acknowledgement | None:
-        """Enter decryption with the sum of that hash; what came out if this very sum was opened before."""
+        """Enter decryption with the sum of that hash; what came out if this very sum was released before."""
 
         def work(transaction: Transaction) -> Acknowledgement | None:
             transaction.change(_NEW, *place.round)
             # the clause is a constant; values are bound
-            sql = f"SELECT attempt, digest, failures, contributors, weight FROM openings {_OPENING}"  # noqa: S608
+            sql = f"SELECT attempt, digest, failures, contributors, weight FROM releases {_OPENING}"  # noqa: S608
             attempt, known, failures, contributors, weight = transaction.row(sql, *place.round) or (None,) * 5
             if contributors is not None:
                 if (attempt, known) == (place.attempt, digest):
@@ -50,13 +50,13 @@ class Openings:
                 raise refused("superseded", reason)
             if failures >= self.failures:
                 raise refused("too-many-failures", f"{failures} sums of this round have failed")
-            failed = (transaction.row("SELECT sum(failures) FROM openings WHERE run = ?", place.run) or (0,))[0]
+            failed = (transaction.row("SELECT sum(failures) FROM releases WHERE run = ?", place.run) or (0,))[0]
             if failed >= self.run_failures:
                 raise refused("run-closed", f"{failed} sums of this run have failed")
             if attempt == place.attempt and known not in (None, digest):
                 raise refused("claimed", "another sum of this attempt entered decryption and was not refused")
             if (attempt, known) != (place.attempt, digest):
-                sql = f"UPDATE openings SET attempt = ?, digest = ? {_OPENING}"  # noqa: S608  (constants)
+                sql = f"UPDATE releases SET attempt = ?, digest = ? {_OPENING}"  # noqa: S608  (constants)
                 transaction.change(sql, place.attempt, digest, *place.round)
                 facts = {**facts_of(place), "digest": digest.hex()}
                 transaction.note({"event": "sum-claimed", "role": who.role, "name": who.name, **facts})
@@ -66,5 +66,5 @@ class Openings:
 
     def release(self, place: Place, *, failed: bool) -> None:
         """The sum was refused: another may come; it counts if it was refused after decryption."""
-        sql = f"UPDATE openings SET digest = NULL, failures = failures + ? {_OPENING}"  # noqa: S608  (constants)
+        sql = f"UPDATE releases SET digest = NULL, failures = failures + ? {_OPENING}"  # noqa: S608  (constants)
         self.store.run(lambda transaction: transaction.change(sql, int(failed), *place.round))

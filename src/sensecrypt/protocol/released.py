@@ -9,7 +9,7 @@ from sensecrypt.protocol.costs import Cost
 
 
 @dataclass(frozen=True)
-class Opened:
+class ReleasedSum:
     """A decrypted and verified sum.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Mutated ciphertexts: no crash, no error but ours, and what each kind of mutation may do.
 
-$SENSECRYPT_MUTATIONS says how many (one million took 6 minutes). Additive ciphertexts are malleable: a change by a
+$SENSECRYPT_MUTATIONS says how many; a million take some minutes. Additive ciphertexts are malleable: a change by a
 multiple of Δ changes values, and only a MAC tag on the values notices. Everything else is refused or harmless.
 """
 
@@ -14,6 +14,7 @@ import pytest
 
 from sensecrypt import InvalidCiphertext, generate_keypair
 from sensecrypt.crypto.ring.public import HEADER_BYTES
+from sensecrypt.protocol.integrity import mac_tag
 from tests.crypto.conftest import keypair
 
 MUTATIONS = int(os.environ.get("SENSECRYPT_MUTATIONS", "3000"))
@@ -79,6 +80,8 @@ def test_mutated_ciphertexts():
     values = rng.integers(-(2**20), 2**20, 4 * public.slots)
     fresh, expected = public.encrypt(values), values.reshape(4, -1)
     outcomes: Counter[tuple[str, str]] = Counter()
+    seed = bytes(16)
+    tags = [mac_tag(row, seed) for row in expected]
     for _ in range(MUTATIONS):
         mutate = (*VALUES_MAY_CHANGE, *ALWAYS_REFUSED)[rng.integers(len(VALUES_MAY_CHANGE) + len(ALWAYS_REFUSED))]
         one, other = rng.choice(4, 2, replace=False)
@@ -93,6 +96,7 @@ def test_mutated_ciphertexts():
             assert decrypted.min() >= -(2**31)
             assert decrypted.max() < 2**31
             outcome = "unchanged" if np.array_equal(decrypted, expected[one]) else "changed"
+            assert (mac_tag(decrypted, seed) == tags[one]) == (outcome == "unchanged")
         outcomes[mutate.__name__, outcome] += 1
     for mutate in ALWAYS_REFUSED:
         assert outcomes[mutate.__name__, "refused"] > 0

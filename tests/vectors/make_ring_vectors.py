@@ -1,6 +1,6 @@
 """How `ring.json` was made: `python -m tests.vectors.make_ring_vectors > tests/vectors/ring.json`.
 
-Independent of the package: Python's integers alone. Keys and randomness come from fixed seeds, so these keys are public.
+Independent of the package: Python's integers alone. Keys and randomness come from fixed seeds: these keys are public.
 The tiny vector is written out; of the others, the randomness is what `draw` gives, and ciphertexts stand as digests.
 """
 

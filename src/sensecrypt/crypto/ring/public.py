@@ -12,8 +12,8 @@ values. Sharing a and u among k polynomials makes ciphertexts shorter: Peikert, 
 Noise. Given the key, one coefficient of it is a sum of independent, bounded, symmetric draws: subgaussian with variance
 V = 2/3·‖e_j‖² + 10.5 + 10.5·‖s_j‖², and keys are made so that V ≤ `NOISE_VARIANCE` (`secret`). A sum of N ciphertexts
 is refused if a coefficient exceeds `NOISE_BOUND` = 7/16 Δ, which happens with probability at most
-2·exp(−`NOISE_BOUND`² / (2·N·V)): below 2^−116 a coefficient for N = `MAX_SUMMANDS` = 10,000, and so below 2^−80 in a sum
-of 2^36 values. Up to there decryption is exact.
+2·exp(−`NOISE_BOUND`² / (2·N·V)). For N = `MAX_SUMMANDS` = 10,000 that is below 2^−116 for one coefficient, and so below
+2^−80 for a sum of 2^36 values. Up to there decryption is exact.
 
 A row is `HEADER_BYTES` of the key's digest and then the k + 1 polynomials, as `packing` has them. Every string of 51
 bits is a coefficient: a row is a ciphertext of this key if its length and its header say so. Whoever changes the rest
@@ -191,7 +191,7 @@ class RingPublicKey:
         return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
     def run(self, step: Callable[[slice], None], rows: int, workers: int) -> None:
-        """Call `step` with all rows, some at a time; in threads if that is worth it, as NumPy computes outside the GIL."""
+        """Call `step` with all rows, some at a time; in threads if that is worth it: NumPy computes outside the GIL."""
         threads = min(checks.whole("workers", workers, low=1, high=1024), int(rows * self.seconds_per_row / 0.01) + 1)
         if threads == 1:
             for part in self.steps(rows):

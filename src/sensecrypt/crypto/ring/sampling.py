@@ -35,15 +35,16 @@ def ternary(shape: tuple[int, ...]) -> Small:
         drawn[again] = random_bytes(again.size)
         again = again[drawn[again] == 255]
     thirds = (drawn.astype(np.uint16) * 171 >> 9).astype(np.uint8)  # a division by 3, for all bytes
-    return (drawn - 3 * thirds).view(np.int8).reshape(shape) - np.int8(1)
+    rests: Small = (drawn - 3 * thirds).view(np.int8).reshape(shape)
+    return rests - np.int8(1)
 
 
 def errors(shape: tuple[int, ...]) -> Small:
     """Coefficients of a centred binomial distribution: heads among 42 coins, less 21."""
     coins = random_bytes(6 * int(np.prod(shape))).reshape(6, -1)
     coins[5] &= 2 ** (COINS - 40) - 1
-    heads = np.bitwise_count(coins).sum(axis=0, dtype=np.uint8)
-    return heads.view(np.int8).reshape(shape) - np.int8(LARGEST_ERROR)
+    heads: Small = np.bitwise_count(coins).sum(axis=0, dtype=np.uint8).view(np.int8).reshape(shape)
+    return heads - np.int8(LARGEST_ERROR)
 
 
 def expand(seed: bytes, dimension: int) -> Words:

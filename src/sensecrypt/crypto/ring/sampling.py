@@ -53,4 +53,5 @@ def expand(seed: bytes, dimension: int) -> Words:
     As it is a hash, no maker of a key can choose it.
     """
     data = hashlib.shake_128(b"sensecrypt ring" + seed).digest(packed_bytes(dimension))
-    return unpack(np.frombuffer(data, dtype=np.uint8).reshape(1, -1))[0]
+    polynomial: Words = unpack(np.frombuffer(data, dtype=np.uint8).reshape(1, -1))[0]
+    return polynomial

@@ -140,7 +140,9 @@ def clustering(
 
 
 @bench.command()
-@click.option("--rows", default=256, show_default=True, type=click.IntRange(1, 100_000), help="Ciphertexts a call.")
+@click.option(
+    "--rows", default=256, show_default=True, type=click.IntRange(1, 100_000), help="Paillier ciphertexts a call."
+)
 @click.option("--plot", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Save a bar chart (PNG).")
 @_repeats
 @_seed

@@ -35,7 +35,9 @@ def fail_at(monkeypatch, played, *, raises: bool) -> None:
 
 @pytest.mark.parametrize("policy", ["maskcrypt", "maskcrypt_union"])
 @pytest.mark.parametrize("raises", [True, False], ids=["raises", "diverges"])
-def test_training_that_fails_before_the_proposal_changes_nothing_that_is_seen(fleet, monkeypatch, caplog, policy, raises):
+def test_training_that_fails_before_the_proposal_changes_nothing_that_is_seen(
+    fleet, monkeypatch, caplog, policy, raises
+):
     """Before, the client was missing, and the aggregator was told its reason."""
     played = fleet(**{**SETTINGS, "rounds": 1, "policy": policy, "ratio": 0.3})
     fail_at(monkeypatch, played, raises=raises)

@@ -29,7 +29,9 @@ class Between:
         tensors = {"weights": trained.weights}
         if trained.gradient is not None:
             tensors["gradient"] = trained.gradient
-        self._write(_TRAINED, serialize("trained", {**_address(assignment), "facts": json.dumps(trained.facts)}, tensors))
+        self._write(
+            _TRAINED, serialize("trained", {**_address(assignment), "facts": json.dumps(trained.facts)}, tensors)
+        )
 
     def trained(self, assignment: Assignment) -> Trained:
         """What was kept in the first exchange of this attempt, or `Rejected`; it is used once."""
@@ -76,6 +78,6 @@ class Between:
 
 
 def _address(assignment: Assignment) -> dict[str, str | int]:
-    """What both exchanges of an attempt have in common: an update is trained minus the start that it was trained from."""
+    """What both exchanges of an attempt have in common: an update is trained minus the start of its training."""
     start = "" if assignment.start is None else "{},{}".format(*assignment.start)
     return {"cluster": assignment.cluster, "round": assignment.number, "attempt": assignment.attempt, "start": start}

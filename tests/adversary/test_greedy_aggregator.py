@@ -1,8 +1,9 @@
-"""An aggregator of one run that takes what the key service has only so much of, and other runs' aggregators need.
+"""Aggregators of one run that take what the key service has only so much of, and other runs' aggregators need.
 
 Before, four sums whose bodies never arrived kept every other aggregator out (`busy`) for as long as they were sent
 again; sums without tags used up the decryptions of all runs, though nothing was decrypted; and rounds could be
-registered 50 times a second: 1.7 GB of audit log a day.
+registered 50 times a second: 1.7 GB of audit log a day. Three aggregators that registered rounds of a cluster whose sum
+was being decrypted held all threads of the service, and a member waited 4.9 s.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-from sensecrypt.errors import Refused
+from sensecrypt.errors import Refused, SenseCryptError
 from sensecrypt.keyservice.http.addresses import round_address
 from sensecrypt.keyservice.pki import create_authority
 from sensecrypt.protocol.places import Place
-from tests.adversary.flood import wait_until
+from tests.adversary.flood import seconds_to_answer, wait_until
+from tests.adversary.test_flooded_service import IN_TIME
 from tests.keyservice.conftest import Server, certificate, make_server
 from tests.keyservice.rounds import Played
 
@@ -30,6 +33,15 @@ def service(tmp_path) -> Iterator[Server]:
     pki = tmp_path / "pki"
     create_authority(pki)
     server = make_server(tmp_path / "service", pki, decryptions_per_minute=3, rounds_per_minute=4).start()
+    yield server
+    assert server.end() == 0
+    assert "Traceback" not in server.stderr()
+
+
+@pytest.fixture
+def patient(tmp_path, pki) -> Iterator[Server]:
+    """A service without limits that would end the storm sooner."""
+    server = make_server(tmp_path / "service", pki).start()
     yield server
     assert server.end() == 0
     assert "Traceback" not in server.stderr()
@@ -109,3 +121,38 @@ def test_rounds_are_registered_so_often_and_no_more(service):
         assert other.run(run)["aggregators"] == [GREEDY]
         played.run = run
         other.register_round(played.round())
+
+
+def test_rounds_that_have_to_wait_for_a_decryption_keep_no_member_waiting(patient):
+    """Sixteen connections of each of three aggregators: more than the service has threads."""
+    service, played, long = patient, Played(patient), Played(patient, size=20_000, profile="paillier-2048")
+    round_, names = played.register(played.round()), ["aggregator", "second", "third"]
+    asked = {"size": long.size, "profile": "paillier-2048", "members": long.members, "min_contributors": 2}
+    with long.admin() as admin:
+        admin.register_run("shared", **asked, aggregators=names)
+    long.run = "shared"
+    long.tell_samples()
+    decrypted = long.register(long.round())
+    whole, done = long.upload(decrypted), threading.Event()
+
+    def register(name: str) -> None:
+        with service.identity("aggregator", name, tries=1) as greedy:
+            while not done.is_set():
+                with contextlib.suppress(SenseCryptError):  # refused, or its connection closed for another of its own
+                    greedy.register_round(long.round(attempt=1))
+
+    release = threading.Thread(target=lambda: long.release(whole, decrypted))
+    storm = [threading.Thread(target=register, args=(name,)) for name in names for _ in range(16)]
+    release.start()
+    wait_until(lambda: long.events("sum-claimed"))
+    for thread in storm:
+        thread.start()
+    waited = []
+    while release.is_alive() and len(waited) < 5:
+        waited.append(seconds_to_answer(played, round_))
+    done.set()
+    for thread in (release, *storm):
+        thread.join()
+    assert "busy" in service.refusals()
+    assert waited
+    assert max(waited) < IN_TIME

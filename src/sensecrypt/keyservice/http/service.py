@@ -44,7 +44,6 @@ from sensecrypt.protocol.roundtasks import RoundTask
 T = TypeVar("T")
 _HEADER_BYTES = 1 << 17  # of a message, and whatever else is short in it
 _TICK = 0.25  # seconds
-_LOCK_SECONDS = 5.0
 _BURST_MINUTES = 10  # as many rounds and sums as so many minutes have, at once
 _KEPT_MODELS = 8  # in memory, for members who ask at the same time
 
@@ -131,7 +130,7 @@ class KeyService:
             raise from_rejected(error) from None
         check_weights(round_, self._registry.samples(place.run), self._rules(run))
         lock = self._lock(place)
-        if not lock.acquire(timeout=_LOCK_SECONDS):  # a new attempt erases the seeds that a release reads
+        if not lock.acquire(blocking=False):  # a new attempt erases the seeds that a release reads; no thread waits
             raise refused("busy", "a sum of this cluster is being decrypted")
         try:
             self._registry.add_round(round_, who)

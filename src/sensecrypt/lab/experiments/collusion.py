@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,10 @@ from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.checks import FloatVector
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
-from sensecrypt.lab.drawing import sheet
+from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.charts import lines
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import distinct, where
 from sensecrypt.models import get_vector
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.envelope import parse_any
@@ -33,9 +34,6 @@ from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.keys import release_rules
 from sensecrypt.transports.local.run import run_local
 from sensecrypt.types import BoolVector
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAPER, DEFAULT = "preset paper", "preset default"
 PART, COVERED = "default, budgets by CPUs, rest plain", "default, budgets by CPUs, rest plain, all encrypt every block"
@@ -163,8 +161,8 @@ def draw(rows: Rows) -> Figure:
     """What is recovered against how many collude, mean and range over clients and coalitions."""
     figure, [axes] = sheet("What a coalition recovers of an honest client's encrypted values", panels=1, size=(9, 4.4))
     series, bands = {}, {}
-    for protocol in dict.fromkeys(row["protocol"] for row in rows):
-        own = [row for row in rows if row["protocol"] == protocol]
+    for protocol in distinct(rows, "protocol"):
+        own = where(rows, protocol=protocol)
         counts = sorted({row["colluders"] for row in own})
         mean, most = (
             [_over(own, count, *how) for count in counts] for how in (("recovered", np.mean), ("most", np.max))
@@ -194,7 +192,7 @@ def _over(rows: Sequence[Any], count: int, key: str, how: Any) -> float:
 
 def judge(rows: Rows) -> list[Verdict]:
     """Either side of the theorem's bound, protocol by protocol."""
-    paper = [row for row in rows if row["protocol"] == PAPER]
+    paper = where(rows, protocol=PAPER)
     last = [row for row in rows if row["colluders"] == row["members"] - 1]
     alone = [row["recovered"] for row in last if row["protocol"] == PAPER]
     error = max(row["error"] for row in last)
@@ -202,10 +200,10 @@ def judge(rows: Rows) -> list[Verdict]:
         Verdict(
             "if there is only one honest client, the adversary recovers its full model update",
             f"{min(alone):.0%} of its encrypted values at least, off by at most {error:.0e}",
-            "reproduced" if min(alone) == 1 else "not reproduced",
+            graded(min(alone) == 1),
         )
     ]
-    for protocol in dict.fromkeys(row["protocol"] for row in rows):
+    for protocol in distinct(rows, "protocol"):
         within = [row for row in rows if row["protocol"] == protocol and row["colluders"] <= row["members"] - 2]
         counts = sorted({row["colluders"] for row in within})
         words = ", ".join(
@@ -238,18 +236,10 @@ def judge(rows: Rows) -> list[Verdict]:
             "(ours) preset default: is nothing recovered by one colluding client, however much is encrypted?",
             f"at worst {100 * max(row['most'] for row in one):.1f} % of {len(one)} clients' encrypted values; preset "
             f"paper {100 * max(row['most'] for row in paper if row['colluders'] == 1):.1f} %",
-            "beyond" if max(row["most"] for row in one) == 0 else "not reproduced",
+            answer(max(row["most"] for row in one) == 0),
         )
     )
     return verdicts
 
 
-ITEM = Item(
-    "collusion",
-    "What colluding clients recover",
-    "Appendix J",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("collusion", "What colluding clients recover", "Appendix J", cells, draw, judge)

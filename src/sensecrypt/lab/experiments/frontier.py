@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sensecrypt.data import load_dataset
 from sensecrypt.lab.assess.labels import COLLUSION, NAMES, LabelSetting, label_rows
 from sensecrypt.lab.assess.protection import Protection
 from sensecrypt.lab.compare.comparison import compare
 from sensecrypt.lab.compare.scenarios import scenario_settings
-from sensecrypt.lab.drawing import colour_of, log_axis, number, sheet
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
+from sensecrypt.lab.drawing import Axes, Figure, colour_of, log_axis, number, sheet
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
 from sensecrypt.methods import parse_methods
 from sensecrypt.models import DEFAULT_MODEL
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 PAPER, OURS, PLAIN = "preset paper, python-paillier", "our default", "our default, rest plain"
 ALONE = tuple(name for name in NAMES if name not in ("prior", COLLUSION))
@@ -197,34 +193,34 @@ def judge(rows: Rows) -> list[Verdict]:
         Verdict(
             "preset paper: does the paper's attacker find less than half as much as in the open at every share?",
             f"LnAcc of zero-fill, {reference}; {told(partly, ('zero-fill',))}",
-            "reproduced" if most < half else "reproduced in shape" if most <= plain - CLEAR else "not reproduced",
+            graded(most < half, most <= plain - CLEAR),
         ),
         Verdict(
             "preset paper: is every aggregator left with guessing at some share below 100 %?",
             f"LnAcc of the strongest, {reference}; {told(partly, ALONE)}",
-            "reproduced" if any(_hidden(point, ALONE, prior) for point in partly) else "not reproduced",
+            graded(any(_hidden(point, ALONE, prior) for point in partly)),
         ),
         Verdict(
             "our default: is everybody, an aggregator with a member of the cluster included, left with guessing at "
             "every deadline?",
             f"LnAcc, {reference}; {told(ours, (*ALONE, COLLUSION))}",
-            "beyond" if all(_hidden(point, (*ALONE, COLLUSION), prior) for point in ours) else "not reproduced",
+            answer(all(_hidden(point, (*ALONE, COLLUSION), prior) for point in ours)),
         ),
         Verdict(
             "our default with a plain rest: and there?",
             f"LnAcc, {reference}; alone {told(bare, ALONE)}; with a member {told(bare, (COLLUSION,))}",
-            "beyond" if all(_hidden(point, (*ALONE, COLLUSION), prior) for point in bare) else "not reproduced",
+            answer(all(_hidden(point, (*ALONE, COLLUSION), prior) for point in bare)),
         ),
         Verdict(
             "what does blinding cost, and nothing encrypted?",
             f"{blindings['times_plaintext']:.2f} times plaintext",
-            "beyond" if _hidden(blindings, (*ALONE, COLLUSION), prior) else "not reproduced",
+            answer(_hidden(blindings, (*ALONE, COLLUSION), prior)),
         ),
         Verdict(
             "does everything encrypted by our default cost less than a part by preset paper?",
             f"100 % at {number(cheapest)} times plaintext; preset paper from {number(papers)} times "
             f"({min(p['weakest_share'] for p in paper):.0%}) to {number(dearest)} times (100 %)",
-            "beyond" if cheapest < papers else "not reproduced",
+            answer(cheapest < papers),
         ),
     ]
 
@@ -239,12 +235,4 @@ def _hidden(point: dict[str, Any], names: Sequence[str], prior: float) -> bool:
     )
 
 
-ITEM = Item(
-    "frontier",
-    "Cost against protection of both presets",
-    "",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("frontier", "Cost against protection of both presets", "", cells, draw, judge)

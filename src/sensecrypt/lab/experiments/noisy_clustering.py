@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.cluster import AffinityPropagation
@@ -26,14 +25,12 @@ from sklearn.metrics import adjusted_rand_score, pairwise_distances, silhouette_
 from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.algo.dp import _dp_noise_with, gaussian_sigma, local_epsilon
 from sensecrypt.algo.sketching import sketch
-from sensecrypt.lab.drawing import log_axis, sheet
+from sensecrypt.lab.drawing import Figure, log_axis, sheet
 from sensecrypt.lab.experiments.charts import heat_map, lines
-from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import where
 from sensecrypt.lab.experiments.similarity import SKETCH_SEED, Labels, Matrix, nearer_pairs, sensitivities, split
 from sensecrypt.rng import derive_rng
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 READINGS = ("written", "sample", "sketch")
 METHODS = ("AP", "K-means", "ours")
@@ -222,20 +219,20 @@ def judge(rows: Rows) -> list[Verdict]:
         Verdict(
             "the ARI of both methods suffers no drop until ε is below 0.2",
             f"{why}; noise of a sample: {_aris(rows, 'sample', ('AP', 'K-means'), 0.2)}",
-            _outcome(*(_holds(rows, reading, ("AP", "K-means"), 0.2) for reading in ("written", "sample"))),
+            graded(*(_holds(rows, reading, ("AP", "K-means"), 0.2) for reading in ("written", "sample"))),
         ),
         Verdict(
             "AP even tolerates ε = 0.1",
             f"noise of a sample: {_aris(rows, 'sample', ('AP',), 0.1)} ({_nearer(rows, 'sample', 0.1)} pairs in "
             f"order); as written: {_aris(rows, 'written', ('AP',), 0.1)}",
-            _outcome(*(_holds(rows, reading, ("AP",), 0.1) for reading in ("written", "sample"))),
+            graded(*(_holds(rows, reading, ("AP",), 0.1) for reading in ("written", "sample"))),
         ),
         Verdict(
             "at ε = 0.01 similarities are useless, while at 0.1 clients of a category are still nearer",
             f"pairs in order at 0.1 and 0.01: noise of a sample {_nearer(rows, 'sample', 0.1)} and "
             f"{_nearer(rows, 'sample', 0.01)}, as written {_nearer(rows, 'written', 0.1)} and "
             f"{_nearer(rows, 'written', 0.01)}",
-            _outcome(
+            graded(
                 *(
                     _share(rows, reading, 0.1) > 0.8 and _share(rows, reading, 0.01) < 0.2
                     for reading in ("written", "sample")
@@ -247,7 +244,7 @@ def judge(rows: Rows) -> list[Verdict]:
             f"noise of a sample at ε = {largest:g}: silhouette {_mean(rows, 'silhouette', 'sample', 'AP', None):.2f} "
             f"→ {_mean(rows, 'silhouette', 'sample', 'AP', largest):.2f}, ARI "
             f"{_mean(rows, 'ari', 'sample', 'AP', None):.2f} → {_mean(rows, 'ari', 'sample', 'AP', largest):.2f}",
-            _outcome(*(_sensitive(rows, reading, largest) for reading in ("written", "sample"))),
+            graded(*(_sensitive(rows, reading, largest) for reading in ("written", "sample"))),
         ),
         Verdict(
             "AP is more robust to noise than K-means",
@@ -257,7 +254,7 @@ def judge(rows: Rows) -> list[Verdict]:
                 for reading, words in (("sample", "noise of a sample"), ("written", "as written"))
             )
             + " (K-means is told the number of clusters)",
-            _outcome(
+            graded(
                 *(
                     _over_all(rows, reading, "AP") > _over_all(rows, reading, "K-means") + 0.02
                     for reading in ("written", "sample")
@@ -270,7 +267,7 @@ def judge(rows: Rows) -> list[Verdict]:
             f"least ε without a drop of AP: {_least(rows, 'sketch')} for sketches, {_least(rows, 'sample')} for "
             f"whole vectors; our clustering, which refuses splits of low silhouette: {_least(rows, 'sketch', 'ours')} "
             f"and {_least(rows, 'sample', 'ours')}",
-            "beyond" if _number(_least(rows, "sketch")) < _number(_least(rows, "sample")) else "not reproduced",
+            answer(_number(_least(rows, "sketch")) < _number(_least(rows, "sample"))),
         ),
     ]
 
@@ -285,12 +282,8 @@ def _guarantee(rows: Rows) -> Verdict:
         f"to a client that noises its own vector, two of which may be √2·G apart, as written (nominal: true): {words}; "
         "noise of a sample gives the nominal ε to one sample if each sample's part is clipped to G, and nothing like "
         "it to the client",
-        "reproduced" if all(kept) else "reproduced in shape" if any(kept) else "not reproduced",
+        graded(all(kept), any(kept)),
     )
-
-
-def _outcome(written: bool, sample: bool) -> Outcome:
-    return "reproduced" if written else "reproduced in shape" if sample else "not reproduced"
 
 
 def _of(rows: Rows, reading: str, method: str, epsilon: float | None, clip: float = 1.0) -> Rows:
@@ -354,7 +347,7 @@ def _number(text: str) -> float:
 
 
 def _map(rows: Rows, reading: str, epsilon: float) -> Matrix:
-    own = [row for row in rows if row["kind"] == "pair" and (row["reading"], row["epsilon"]) == (reading, epsilon)]
+    own = where(rows, kind="pair", reading=reading, epsilon=epsilon)
     size = 1 + max(row["a"] for row in own)
     matrix = np.full((size, size), np.nan)
     for row in own:
@@ -362,12 +355,4 @@ def _map(rows: Rows, reading: str, epsilon: float) -> Matrix:
     return matrix
 
 
-ITEM = Item(
-    "noisy-clustering",
-    "Clustering with noise on what clients upload",
-    "Appendix G",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("noisy-clustering", "Clustering with noise on what clients upload", "Appendix G", cells, draw, judge)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,14 +19,12 @@ from sensecrypt.data import load_dataset
 from sensecrypt.lab.attacks.ladder import ADVERSARIES
 from sensecrypt.lab.attacks.scores import score_labels
 from sensecrypt.lab.attacks.synthetic import Images, synthetic_client
-from sensecrypt.lab.drawing import colour_of, number, sheet
+from sensecrypt.lab.drawing import Figure, colour_of, number, sheet
 from sensecrypt.lab.experiments.charts import lines
-from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import distinct, where
 from sensecrypt.models import build_model
 from sensecrypt.rng import derive_rng
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CLASSES = 10
 FIRST = ("high", "low", "random")
@@ -183,7 +181,7 @@ def _judged(rows: Rows, name: str) -> list[Verdict]:
     exists = min(later["low"]) > 0.9 and max(later["high"]) < 0.7
     gap = min(low - high for low, high in zip(late["low"], late["high"], strict=True))
     stops = {first: _stopped(lnacc[first], prior["lnacc"] + 0.05) for first in FIRST}
-    everything = [row for row in rows if row["adversary"] == PAPERS]
+    everything = where(rows, adversary=PAPERS)
     rank = float(spearmanr([row["mi"] for row in everything], [row["lnacc"] for row in everything]).statistic)
     labels = CLASSES * min(row["seeds"] for row in everything)
     few, noise = labels < ENOUGH_LABELS, 1 / np.sqrt(labels)  # two standard errors at most
@@ -195,20 +193,20 @@ def _judged(rows: Rows, name: str) -> list[Verdict]:
             f"{name}MI of random falls almost linearly",
             f"from {y[0]:.2f} to {y[-1]:.2f} bits at {x[-1]:.0%}; R² of a straight line {straight:.3f} (linear: above "
             f"{LINEAR}, and less than half left){_otherwise(rows, 'random')}",
-            "reproduced" if straight > LINEAR and y[-1] < y[0] / 2 else "not reproduced",
+            graded(straight > LINEAR and y[-1] < y[0] / 2),
         ),
         Verdict(
             f"{name}MI of low first remains almost unchanged",
             f"{mi['low'][1][0]:.2f} bits at 0, {mi['low'][1][-1]:.2f} at {mi['low'][0][-1]:.0%}, where high has "
             f"{mi['high'][1][-1]:.2f} and random {mi['random'][1][-1]:.2f} (unchanged: more than {UNCHANGED:.0%} left)"
             f"{_otherwise(rows, 'low')}",
-            "reproduced" if kept > UNCHANGED else "not reproduced",
+            graded(kept > UNCHANGED),
         ),
         Verdict(
             f"{name}MI of high first drops sharply to almost 0 above a share of 0.1",
             f"{beyond[0]:.0%} of its start is left at the first share above 0.1, {beyond[-1]:.0%} at the last (almost "
             f"0: less than {ALMOST_NOTHING:.0%} left){_otherwise(rows, 'high')}",
-            "reproduced" if beyond[0] < ALMOST_NOTHING else "not reproduced",
+            graded(beyond[0] < ALMOST_NOTHING),
         ),
         Verdict(
             f"{name}LeAcc and LnAcc follow: high drops at 0.1, low stays, random falls slowly",
@@ -216,34 +214,27 @@ def _judged(rows: Rows, name: str) -> list[Verdict]:
             f"{min(late['low']):.2f} (bound 0.90), random {late['random'][0]:.2f} to {late['random'][-1]:.2f} (bound: "
             f"a fall by 0.20); LeAcc: high {min(later['high']):.2f} to {max(later['high']):.2f} (bound 0.70), low at "
             f"least {min(later['low']):.2f} (bound 0.90); in shape: LnAcc only; {guess}{note}",
-            _unless(
-                few and missed <= noise,
-                "reproduced" if follows and exists else "reproduced in shape" if follows else "not reproduced",
-            ),
+            graded(follows and exists, follows, unsure=few and bool(missed <= noise)),
         ),
         Verdict(
             f"{name}high and low first are in stark contrast",
             f"LnAcc of low is at least {gap:.2f} above that of high at every share from 10 % on (stark: above 0.50)"
             f"{note}",
-            _unless(few and abs(gap - 0.5) <= np.sqrt(2) * noise, "reproduced" if gap > 0.5 else "not reproduced"),
+            graded(gap > 0.5, unsure=few and bool(abs(gap - 0.5) <= np.sqrt(2) * noise)),
         ),
         Verdict(
             f"{name}random reaches the same protection, at significantly more encryption than high",
             f"LnAcc is down to guessing, within 0.05, from {_words(stops['high'])} (high), {_words(stops['random'])} "
             f"(random), {_words(stops['low'])} (low) on (significantly: at least twice as much){note}",
-            _unless(few, "reproduced" if _reached_later(stops["random"], stops["high"]) else "not reproduced"),
+            graded(_reached_later(stops["random"], stops["high"]), unsure=few),
         ),
         Verdict(
             f"{name}so MI is a reliable measure of leakage",
             f"rank correlation of MI and LnAcc over all points {rank:.2f} (reliable: above 0.80); at {_middle(rows)}"
             f"{note}",
-            _unless(few, "reproduced" if rank > 0.8 else "not reproduced"),
+            graded(rank > 0.8, unsure=few),
         ),
     ]
-
-
-def _unless(unsure: bool, outcome: Outcome) -> Outcome:
-    return "too little to tell" if unsure else outcome
 
 
 def _withstood(rows: Rows, name: str) -> Verdict:
@@ -253,7 +244,7 @@ def _withstood(rows: Rows, name: str) -> Verdict:
     return Verdict(
         f"(ours) {name}: does high first stop one who reads all layers, with labelled data of his own?",
         f"LnAcc of high first {words}; guessing {prior['lnacc']:.2f} (stopped: within 0.30 of it at the first share)",
-        "not reproduced" if own[0]["lnacc"] > prior["lnacc"] + 0.3 else "beyond",
+        answer(own[0]["lnacc"] <= prior["lnacc"] + 0.3),
     )
 
 
@@ -272,7 +263,7 @@ def _late(curve: tuple[list[float], list[float]]) -> list[float]:
 
 
 def _models(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(row["model"] for row in rows))
+    return distinct(rows, "model")
 
 
 def _of_model(rows: Rows, model: str) -> Rows:
@@ -296,7 +287,7 @@ def _named(model: str) -> str:
 
 
 def _of(rows: Rows, first: str, adversary: str) -> list[Any]:
-    own = [row for row in rows if row["first"] == first and row["adversary"] == adversary]
+    own = where(rows, first=first, adversary=adversary)
     return sorted(own, key=lambda row: float(row["share"]))
 
 
@@ -337,12 +328,4 @@ def _middle(rows: Rows) -> str:
     return f"{shares[place - 1]:.0%}: " + "; ".join(parts)
 
 
-ITEM = Item(
-    "strategies",
-    "Mutual information and attacks by what is encrypted first",
-    "Appendix H",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("strategies", "Mutual information and attacks by what is encrypted first", "Appendix H", cells, draw, judge)

@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from sensecrypt import checks
 from sensecrypt.data import load_dataset
-from sensecrypt.lab.drawing import sheet
+from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.charts import Range, ranges
-from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import distinct
 from sensecrypt.lab.experiments.uneven_rounds import MASK, NOTHING, OURS, SENSE, rounds
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAPERS = "zero-fill"  # the attacker of the paper
 STRONG = ("prototype", "mask-only")
@@ -150,7 +147,7 @@ def _papers(rows: Rows, name: str) -> Iterator[Verdict]:
                 f"{_along(rows, MASK, PAPERS, key)} in rounds 1 to {len(kinds)}, a rise of {rise:.2f} (significant: at "
                 f"least {RISES:.2f}); {note}",
             ),
-            _outcome(few, rise >= RISES),
+            graded(rise >= RISES, unsure=few),
         )
         yield Verdict(
             f"{name}: {label} of SenseCrypt remains almost static{which}",
@@ -161,10 +158,10 @@ def _papers(rows: Rows, name: str) -> Iterator[Verdict]:
                 f"{RISES:.2f}; in shape: at most {NEARLY_STATIC:.2f} and half of MaskCrypt's rise, or static where "
                 "MaskCrypt does not rise, either)",
             ),
-            _outcome(
-                few,
+            graded(
                 spread <= STATIC and rise >= RISES,
                 spread <= STATIC or spread <= min(NEARLY_STATIC, rise / 2),
+                unsure=few,
             ),
         )
     first = {who: [_mean(rows, kind, who, PAPERS, "leacc") for kind in kinds] for who in (MASK, SENSE)}
@@ -177,7 +174,7 @@ def _papers(rows: Rows, name: str) -> Iterator[Verdict]:
             + f" (exceptionally: by at least {HIGHER:.2f}); guessing that all exist "
             f"{_mean(rows, kinds[0], NOTHING, 'prior', 'leacc'):.2f} in round 1",
         ),
-        _outcome(few, high),
+        graded(high, unsure=few),
     )
 
 
@@ -185,16 +182,10 @@ def _told(clients: str, words: str) -> str:
     return f"{clients}, not {CLIENTS}: {words}" if clients else words
 
 
-def _outcome(few: bool, holds: bool, in_shape: bool = False) -> Outcome:
-    if few:
-        return "too little to tell"
-    return "reproduced" if holds else "reproduced in shape" if in_shape else "not reproduced"
-
-
 def _against_stronger(rows: Rows, name: str) -> Iterator[Verdict]:
     """What the best attacker has beyond guessing, on the very clients that he attacked."""
     kinds = _kinds(rows)
-    names = [each for each in dict.fromkeys(row["adversary"] for row in rows) if each not in ("prior", PAPERS)]
+    names = [each for each in distinct(rows, "adversary") if each not in ("prior", PAPERS)]
     for method in (SENSE, OURS):
         seen = [each for each in names if _values(rows, kinds[0], method, each, "lnacc")]
         if not seen:
@@ -208,7 +199,7 @@ def _against_stronger(rows: Rows, name: str) -> Iterator[Verdict]:
             f"(ours) {name}: does {method} withstand stronger attackers, too?",
             f"LnAcc in rounds 1 to {len(kinds)}: {words}; at best {gain:+.2f} against guessing (withstood: at most "
             f"{NOTHING_LEARNT:+.2f}){mask}",
-            "beyond" if gain <= NOTHING_LEARNT else "not reproduced",
+            answer(gain <= NOTHING_LEARNT),
         )
 
 
@@ -233,7 +224,7 @@ def _name(case: tuple[str, str]) -> str:
 
 
 def _kinds(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(row["classes"] for row in rows))
+    return distinct(rows, "classes")
 
 
 def _called(kind: str) -> str:
@@ -267,8 +258,8 @@ ITEM = Item(
     "uneven-data",
     "LeAcc and LnAcc under statistical heterogeneity",
     "Figures 7 and 8",
-    lambda spec: ["mnist", "cifar-100"] if spec["large_clients"] else ["mnist"],
     cells,
     draw,
     judge,
+    datasets=lambda spec: ["mnist", "cifar-100"] if spec["large_clients"] else ["mnist"],
 )

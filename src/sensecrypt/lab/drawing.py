@@ -62,6 +62,12 @@ def legend(figure: Figure, entries: Mapping[str, tuple[str, bool]]) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
 
 
+def legend_below(figure: Figure, axes: Axes, *, fontsize: float | None = None, columns: int | None = None) -> None:
+    """The legend of one panel, below the whole picture."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(handles), fontsize=fontsize)
+
+
 def look(colour: str, hatched: bool) -> dict[str, Any]:
     """A bar: filled, or hatched in the same colour for a second quantity."""
     return {"facecolor": "white" if hatched else colour, "edgecolor": colour, "hatch": "////" if hatched else ""}

@@ -7,15 +7,12 @@ medians are compared.
 
 from __future__ import annotations
 
-import gc
 import os
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -24,6 +21,10 @@ from sensecrypt import checks
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.crypto.paillier.randomizers import RandomizerPool
 from sensecrypt.errors import MissingExtra
+from sensecrypt.files import write_whole
+from sensecrypt.lab.bench.measure import Times
+from sensecrypt.lab.bench.table import Column, Shown, Table
+from sensecrypt.lab.drawing import colour_of, sheet, style, to_png
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
 
 REFERENCE = "python-paillier"
@@ -54,7 +55,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Row:
-    """One contender's medians, in microseconds a value, and how many times slower python-paillier is."""
+    """One contender's medians, in microseconds per value, and how many times slower python-paillier is."""
 
     name: str
     values_per_ciphertext: float
@@ -91,7 +92,7 @@ def run(*, repeats: int, rows: int, seed: int, on_step: Callable[[str], None]) -
     rng = np.random.default_rng(seed)
     on_step("making keys and tables")
     contenders = [*_peers(rng), *_ours(rng, rows)]
-    times: dict[tuple[str, str], list[float]] = {}
+    times = {contender.name: Times() for contender in contenders}
     for repeat in range(repeats):
         for contender in contenders:
             on_step(f"repeat {repeat + 1} of {repeats}: {contender.name}")
@@ -99,60 +100,64 @@ def run(*, repeats: int, rows: int, seed: int, on_step: Callable[[str], None]) -
                 contender.before()
                 if operation == "add":
                     step()  # quick: caches must be warm for everybody
-                times.setdefault((contender.name, operation), []).append(_seconds(step))
-    medians = {key: 1e6 * median(values) for key, values in times.items()}
-    reference = {operation: medians[REFERENCE, operation] / contenders[0].values for operation in OPERATIONS}
-    return Report(repeats, 1, [_row(contender, medians, reference) for contender in contenders])
+                times[contender.name].of(operation, step)
+    us = {
+        each.name: {step: 1e6 * seconds / each.values for step, seconds in times[each.name].medians.items()}
+        for each in contenders
+    }
+    return Report(repeats, 1, [_row(each, us[each.name], us[REFERENCE]) for each in contenders])
+
+
+def shown(report: Report) -> Iterator[Shown]:
+    """The table."""
+    columns = [Column("method", "name"), Column("bytes", "bytes_per_value", ".2f")]
+    for title, key in (("encrypt 1 ct", "encrypt_{}_per_ciphertext"), *((each, f"{each}_{{}}") for each in OPERATIONS)):
+        columns += [
+            Column(title, partial(_digits, key.format("us"), 3, 0)),
+            Column("ratio", partial(_digits, key.format("ratio"), 1, 0)),
+        ]
+    yield Table(
+        f"µs per value on one core; ratio: how many times as long {REFERENCE} takes (medians of {report.repeats})",
+        columns,
+        report.rows,
+    )
+
+
+def _digits(key: str, small: int, large: int, row: Row) -> str:
+    """A figure with fewer digits from 10 on."""
+    value = getattr(row, key)
+    return "" if value is None else f"{value:,.{small if value < 10 else large}f}"
 
 
 def plot(report: Report, path: Path) -> None:
-    """Bars of the time a value, one panel an operation, logarithmic."""
-    try:
-        matplotlib = import_module("matplotlib")
-        matplotlib.use("Agg")
-        pyplot = import_module("matplotlib.pyplot")
-    except ImportError as error:
-        raise MissingExtra("--plot", "lab") from error
-    figure, panels = pyplot.subplots(1, 3, figsize=(14, 0.4 * len(report.rows) + 1.6), sharey=True)
-    for panel, operation in zip(panels, OPERATIONS, strict=True):
-        timed = [(row.name, getattr(row, f"{operation}_us")) for row in reversed(report.rows)]
-        panel.barh([name for name, _ in timed], [time or 0 for _, time in timed])
-        panel.set(xscale="log", title=operation, xlabel="µs a value")
-    figure.suptitle(f"One core, medians of {report.repeats}")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    """Bars of the time per value, a panel per operation, logarithmic."""
+    with style("--plot"):
+        size = (14, 0.4 * len(report.rows) + 1.6)
+        figure, panels = sheet(f"One core, medians of {report.repeats}", panels=3, size=size, share=True)
+        for axes, operation in zip(panels, OPERATIONS, strict=True):
+            timed = [(row.name, getattr(row, f"{operation}_us")) for row in reversed(report.rows)]
+            axes.barh([name for name, _ in timed], [time or 0 for _, time in timed], color=colour_of(0))
+            axes.set(xscale="log", title=operation, xlabel="µs per value")
+        image = to_png(figure)
+    write_whole(path, image)
 
 
-def _seconds(step: Step) -> float:
-    gc.disable()  # a collection in one contender's turn would be charged to it alone
-    try:
-        start = time.perf_counter()
-        step()
-        return time.perf_counter() - start
-    finally:
-        gc.enable()
-
-
-def _row(contender: Contender, medians: dict[tuple[str, str], float], reference: dict[str, float]) -> Row:
-    us = {
-        operation: medians[contender.name, operation] / contender.values if operation in contender.steps else None
-        for operation in OPERATIONS
-    }
-    ratio = {operation: reference[operation] / each if each else None for operation, each in us.items()}
+def _row(contender: Contender, us: dict[str, float], reference: dict[str, float]) -> Row:
+    ratio = {operation: reference[operation] / each for operation, each in us.items()}
     packed = contender.values / contender.ciphertexts
+    encrypts = "encrypt" in us
     return Row(
         name=contender.name,
         values_per_ciphertext=packed,
         bytes_per_value=contender.bytes_per_value,
-        encrypt_us_per_ciphertext=us["encrypt"] and us["encrypt"] * packed,
-        encrypt_us=us["encrypt"],
-        add_us=us["add"],
-        decrypt_us=us["decrypt"],
-        encrypt_ratio_per_ciphertext=ratio["encrypt"] and ratio["encrypt"] / packed,
-        encrypt_ratio=ratio["encrypt"],
-        add_ratio=ratio["add"],
-        decrypt_ratio=ratio["decrypt"],
+        encrypt_us_per_ciphertext=us["encrypt"] * packed if encrypts else None,
+        encrypt_us=us.get("encrypt"),
+        add_us=us.get("add"),
+        decrypt_us=us.get("decrypt"),
+        encrypt_ratio_per_ciphertext=ratio["encrypt"] / packed if encrypts else None,
+        encrypt_ratio=ratio.get("encrypt"),
+        add_ratio=ratio.get("add"),
+        decrypt_ratio=ratio.get("decrypt"),
     )
 
 

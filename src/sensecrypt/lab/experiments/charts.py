@@ -96,3 +96,20 @@ def log_ranges(
     log_axis(axes, "y", values)
     axes.set_ylim(top=max(values) * room)
     ranges(axes, groups, series, ylabel=ylabel)
+
+
+def client_map(
+    axes: Axes,
+    matrix: npt.ArrayLike,
+    title: str,
+    *,
+    label: str = "",
+    low: float | None = None,
+    high: float | None = None,
+) -> None:
+    """A figure of each pair of clients as a heat map, every fourth client named."""
+    heat_map(axes, matrix, label=label, low=low, high=high)
+    ticks = range(0, len(np.asarray(matrix)), 4)
+    for place in (axes.set_xticks, axes.set_yticks):
+        place(ticks, [str(tick + 1) for tick in ticks])
+    axes.set(title=title, xlabel="client", ylabel="client")

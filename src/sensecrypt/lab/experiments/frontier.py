@@ -12,7 +12,7 @@ from sensecrypt.lab.assess.labels import COLLUSION, NAMES, LabelSetting, label_r
 from sensecrypt.lab.assess.protection import Protection
 from sensecrypt.lab.compare.comparison import compare
 from sensecrypt.lab.compare.scenarios import scenario_settings
-from sensecrypt.lab.drawing import Axes, Figure, colour_of, log_axis, number, sheet
+from sensecrypt.lab.drawing import Axes, Figure, colour_of, legend_below, log_axis, number, sheet
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
 from sensecrypt.methods import parse_methods
 from sensecrypt.models import DEFAULT_MODEL
@@ -154,8 +154,7 @@ def draw(rows: Rows) -> Figure:
         axes.set(title=heading, xlabel="seconds of a round, times plaintext", ylim=(-0.06, 1.12))
         axes.grid(visible=True)
     panels[0].set_ylabel("LnAcc at the weakest client (mean)")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    legend_below(figure, panels[0], columns=5)
     return figure
 
 

@@ -12,7 +12,7 @@ from statistics import median
 import numpy as np
 
 from sensecrypt.crypto.keys import generate_keypair
-from sensecrypt.lab.drawing import Figure, colour_of, log_axis, number, sheet
+from sensecrypt.lab.drawing import Figure, colour_of, legend_below, log_axis, number, sheet
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
 from sensecrypt.lab.experiments.picking import distinct, where
 
@@ -139,8 +139,7 @@ def draw(rows: Rows) -> Figure:
         log_axis(axes, "y", both)
         axes.grid(visible=True)
         axes.set(xlabel="values (hollow: multiplied)", ylabel=label)
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
+    legend_below(figure, left, fontsize=8, columns=3)
     return figure
 
 

@@ -19,7 +19,7 @@ from sensecrypt.algo.sketching import sketch
 from sensecrypt.client.training import as_tensor, train, warm_up
 from sensecrypt.data import by_categories, class_histogram, earth_movers_distance, load_dataset
 from sensecrypt.lab.drawing import Figure, sheet
-from sensecrypt.lab.experiments.charts import heat_map
+from sensecrypt.lab.experiments.charts import client_map
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
 from sensecrypt.lab.experiments.picking import distinct, where
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector, mean_gradient
@@ -110,11 +110,7 @@ def draw(rows: Rows) -> Figure:
     grid.pop(1).remove()
     for each, (rate, key, title) in zip(grid, panels, strict=True):
         matrix = _matrix(where(rows, rate=rate), key)
-        heat_map(each, matrix / (matrix.max() or 1.0), low=0.0, high=1.0)
-        ticks = range(0, len(matrix), 4)
-        each.set_xticks(ticks, [str(tick + 1) for tick in ticks])
-        each.set_yticks(ticks, [str(tick + 1) for tick in ticks])
-        each.set(title=title, xlabel="client", ylabel="client")
+        client_map(each, matrix / (matrix.max() or 1.0), title, low=0.0, high=1.0)
     return figure
 
 

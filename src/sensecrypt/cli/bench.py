@@ -67,7 +67,7 @@ def _bench(name: str, as_json: bool, run: Callable[[Any, Callable[[str], None]],
         if isinstance(part, str):
             click.echo(part)
         else:
-            show_table(part.title, part.titles, part.cells, left=_LEFT)
+            show_table(part.title, part.headings, part.cells, left=_LEFT)
 
 
 @bench.command()

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sensecrypt.lab.bench.measure import Times, peak_mb
-from sensecrypt.lab.bench.table import Column, Table, against, milliseconds
+from sensecrypt.lab.bench.table import described, milliseconds, ratio
 
 
 @dataclass(frozen=True)
@@ -15,14 +15,14 @@ class Row:
 
 def test_columns_format_scale_and_leave_out_what_there_is_not():
     columns = [
-        Column("method", "name"),
-        milliseconds("ms", "seconds"),
-        against("seconds", 0.5),
-        Column("ARI", "ari", ".3f"),
-        Column("twice", lambda row: 2 * row.seconds, ".1f"),
+        ("method", "name"),
+        ("ms", milliseconds("seconds")),
+        ratio("seconds", 0.5),
+        ("ARI", "ari:.3f"),
+        ("twice", lambda row: f"{2 * row.seconds:.1f}"),
     ]
-    table = Table("Two", columns, [Row("a", 0.25), Row("b", 1.5, 0.75)])
-    assert table.titles == ["method", "ms", "ratio", "ARI", "twice"]
+    table = described("Two", columns, [Row("a", 0.25), Row("b", 1.5, 0.75)])
+    assert table.headings == ["method", "ms", "ratio", "ARI", "twice"]
     assert table.cells == [["a", "250.00", "0.50", "", "0.5"], ["b", "1500.00", "3.00", "0.750", "3.0"]]
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.lab.bench.measure import Times
-from sensecrypt.lab.bench.table import Column, Shown, Table, against, milliseconds
+from sensecrypt.lab.bench.table import Shown, described, milliseconds, ratio
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.keyserver import KeyServer
@@ -85,18 +85,18 @@ def run(*, model: str, repeats: int, seed: int, on_step: Callable[[str], None]) 
 def shown(report: Report) -> Iterator[Shown]:
     """The table, with ratios to what is sent in the open."""
     plain = report.rows[0]
-    yield Table(
+    yield described(
         f"{report.model}, {report.parameters:,} parameters, {report.clients} clients, one core; ratio: to plain "
         f"(medians of {report.repeats})",
         [
-            Column("method", "way"),
-            milliseconds("client, ms", "protect_seconds"),
-            against("protect_seconds", plain.protect_seconds),
-            milliseconds("aggregator per upload, ms", "add_seconds"),
-            against("add_seconds", plain.add_seconds),
-            milliseconds("key server, ms", "release_seconds"),
-            against("release_seconds", plain.release_seconds),
-            Column("bytes up", "upload_bytes", ","),
+            ("method", "way"),
+            ("client, ms", milliseconds("protect_seconds")),
+            ratio("protect_seconds", plain.protect_seconds),
+            ("aggregator per upload, ms", milliseconds("add_seconds")),
+            ratio("add_seconds", plain.add_seconds),
+            ("key server, ms", milliseconds("release_seconds")),
+            ratio("release_seconds", plain.release_seconds),
+            ("bytes up", "upload_bytes:,"),
         ],
         report.rows,
     )

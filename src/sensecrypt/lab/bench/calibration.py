@@ -12,7 +12,7 @@ import torch
 
 from sensecrypt.client.problem import Problem, own_problem
 from sensecrypt.config import make_config
-from sensecrypt.lab.bench.table import Column, Shown, Table
+from sensecrypt.lab.bench.table import Shown, described
 from sensecrypt.models import build_model
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import total_seconds
@@ -67,13 +67,13 @@ def run(*, repeats: int, on_step: Callable[[str], None]) -> Report:
 
 def shown(report: Report) -> Iterator[Shown]:
     """The table, and whether models and sizes were the same."""
-    yield Table(
+    yield described(
         f"One round of the MLP, {report.ciphertexts:,} ciphertexts (medians of {report.repeats}, seconds)",
         [
-            Column("method", "part"),
-            Column("real", "real_seconds", ".4f"),
-            Column("calibrated", "calibrated_seconds", ".4f"),
-            Column("ratio", "ratio", ".2f"),
+            ("method", "part"),
+            ("real", "real_seconds:.4f"),
+            ("calibrated", "calibrated_seconds:.4f"),
+            ("ratio", "ratio:.2f"),
         ],
         report.rows,
     )

@@ -17,7 +17,7 @@ from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.algo.merging import Matrix
 from sensecrypt.algo.sketching import sketch
 from sensecrypt.lab.bench.measure import in_own_process, median_seconds
-from sensecrypt.lab.bench.table import Column, Shown, Table
+from sensecrypt.lab.bench.table import Shown, described
 
 GROUPS, SKETCH_SIZE, NOISE = 6, 256, 0.3
 PLAIN_AP_LIMIT = 2_000
@@ -99,17 +99,17 @@ def run(
 
 def shown(report: Report) -> Iterator[Shown]:
     """The table, and why our method stopped where it did."""
-    yield Table(
+    yield described(
         f"Clustering sketches of {SKETCH_SIZE} numbers, {report.data} "
         f"(one sketch of {report.sketch_parameters:,} parameters: {1e3 * report.sketch_seconds:.1f} ms)",
         [
-            Column("clients", "clients", ","),
-            Column("method", "method"),
-            Column("seconds", "seconds", ".2f"),
-            Column("÷ ours", "ratio", ".2f"),
-            Column("peak MB", "peak_mb", ",.0f"),
-            Column("clusters", "clusters"),
-            Column("ARI", "ari", ".3f"),
+            ("clients", "clients:,"),
+            ("method", "method"),
+            ("seconds", "seconds:.2f"),
+            ("÷ ours", "ratio:.2f"),
+            ("peak MB", "peak_mb:,.0f"),
+            ("clusters", "clusters"),
+            ("ARI", "ari:.3f"),
         ],
         report.rows,
     )

@@ -23,7 +23,7 @@ from sensecrypt.crypto.paillier.randomizers import RandomizerPool
 from sensecrypt.errors import MissingExtra
 from sensecrypt.files import write_whole
 from sensecrypt.lab.bench.measure import Times
-from sensecrypt.lab.bench.table import Column, Shown, Table
+from sensecrypt.lab.bench.table import Column, Shown, described
 from sensecrypt.lab.drawing import colour_of, sheet, style, to_png
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
 
@@ -110,23 +110,23 @@ def run(*, repeats: int, rows: int, seed: int, on_step: Callable[[str], None]) -
 
 def shown(report: Report) -> Iterator[Shown]:
     """The table."""
-    columns = [Column("method", "name"), Column("bytes", "bytes_per_value", ".2f")]
+    columns: list[Column] = [("method", "name"), ("bytes", "bytes_per_value:.2f")]
     for title, key in (("encrypt 1 ct", "encrypt_{}_per_ciphertext"), *((each, f"{each}_{{}}") for each in OPERATIONS)):
         columns += [
-            Column(title, partial(_digits, key.format("us"), 3, 0)),
-            Column("ratio", partial(_digits, key.format("ratio"), 1, 0)),
+            (title, partial(_digits, key.format("us"), 3)),
+            ("ratio", partial(_digits, key.format("ratio"), 1)),
         ]
-    yield Table(
+    yield described(
         f"µs per value on one core; ratio: how many times as long {REFERENCE} takes (medians of {report.repeats})",
         columns,
         report.rows,
     )
 
 
-def _digits(key: str, small: int, large: int, row: Row) -> str:
-    """A figure with fewer digits from 10 on."""
+def _digits(key: str, digits: int, row: Row) -> str:
+    """A figure, from 10 on without decimals."""
     value = getattr(row, key)
-    return "" if value is None else f"{value:,.{small if value < 10 else large}f}"
+    return "" if value is None else f"{value:,.{digits if value < 10 else 0}f}"
 
 
 def plot(report: Report, path: Path) -> None:

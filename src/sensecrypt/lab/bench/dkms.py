@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.pki import create_authority, issue
 from sensecrypt.lab.bench.measure import Times, peak_mb
-from sensecrypt.lab.bench.table import Column, Shown, Table
+from sensecrypt.lab.bench.table import Shown, Table
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.integrity import TagOffset, mac_tag
@@ -149,7 +148,7 @@ def shown(report: Report) -> Iterator[Shown]:
     yield Table(
         f"Decrypting a sum of {report.parameters:,} parameters in {report.ciphertexts:,} ciphertexts, {report.workers} "
         f"process(es) (medians of {report.repeats}, seconds)",
-        [Column(title, itemgetter(place)) for place, title in enumerate(("method", "seconds", "ratio"))],
+        ("method", "seconds", "ratio"),
         lines,
     )
     yield (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sensecrypt.errors import Rejected
-from sensecrypt.lab.bench.table import Column, Shown, Table
+from sensecrypt.lab.bench.table import Shown, described
 from sensecrypt.protocol.groups import check_groups, make_groups
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.rng import derive_rng
@@ -52,14 +52,14 @@ def run(*, runs: int, seed: int, on_step: Callable[[str], object]) -> list[Row]:
 
 def shown(rows: Sequence[Row]) -> Iterator[Shown]:
     """The table."""
-    yield Table(
+    yield described(
         f"{ROUNDS} rounds, one attempt each, min_contributors {LEAST}, quorum {QUORUM} (means of {rows[0].runs} runs)",
         [
-            Column("clients", "clients"),
-            Column("drop out", "dropout", ".0%"),
-            Column("groups", "way"),
-            Column("rounds released", "released", ".1%"),
-            Column("updates used", "used", ".1%"),
+            ("clients", "clients"),
+            ("drop out", "dropout:.0%"),
+            ("groups", "way"),
+            ("rounds released", "released:.1%"),
+            ("updates used", "used:.1%"),
         ],
         rows,
     )

@@ -25,7 +25,7 @@ from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.crypto.paillier.public import PublicKey
 from sensecrypt.crypto.scheme import Ciphertexts, Ints
 from sensecrypt.lab.bench.measure import Times
-from sensecrypt.lab.bench.table import Column, Shown, Table, milliseconds
+from sensecrypt.lab.bench.table import Shown, described, milliseconds
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.blinding import Blinding, wrap
@@ -133,19 +133,19 @@ def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_
 
 def shown(report: Report) -> Iterator[Shown]:
     """The table, and what the key server would learn."""
-    yield Table(
+    yield described(
         f"{report.model}, {report.parameters:,} parameters, per client, one core; ratio: to adding the upload once "
         f"(medians of {report.repeats})",
         [
-            Column("upload", "way"),
-            Column("challenges", "challenges"),
-            milliseconds("add, ms", "add_seconds"),
-            milliseconds("project, ms", "project_seconds"),
-            Column("ratio", lambda row: row.project_seconds / row.add_seconds, ".2f"),
-            milliseconds("key server, ms", "server_seconds"),
-            Column("bytes more", "extra_bytes", ","),
-            Column("kept", "kept_bytes", ","),
-            Column("error", "error", ".1%"),
+            ("upload", "way"),
+            ("challenges", "challenges"),
+            ("add, ms", milliseconds("add_seconds")),
+            ("project, ms", milliseconds("project_seconds")),
+            ("ratio", lambda row: f"{row.project_seconds / row.add_seconds:.2f}"),
+            ("key server, ms", milliseconds("server_seconds")),
+            ("bytes more", "extra_bytes:,"),
+            ("kept", "kept_bytes:,"),
+            ("error", "error:.1%"),
         ],
         report.rows,
     )

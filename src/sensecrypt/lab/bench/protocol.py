@@ -15,7 +15,7 @@ from sensecrypt.client.training import train, warm_up
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.lab.bench.aggregation import aggregate_many
 from sensecrypt.lab.bench.measure import Times, in_own_process
-from sensecrypt.lab.bench.table import Column, Shown, Table
+from sensecrypt.lab.bench.table import Shown, described
 from sensecrypt.models import build_model, mean_gradient
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.keyserver import KeyServer
@@ -116,14 +116,14 @@ def run(*, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
 
 def shown(report: Report) -> Iterator[Shown]:
     """The steps, what the protocol adds to them, and the memory."""
-    yield Table(
+    yield described(
         f"One round of {report.model}, all {report.parameters:,} parameters encrypted in {report.ciphertexts:,} "
         f"ciphertexts, one core (medians of {report.repeats}, seconds)",
         [
-            Column("method", "name"),
-            Column("paper", "paper_seconds", ".1f"),
-            Column("ours", "seconds", ".3f"),
-            Column("bare calls", "bare_seconds", ".3f"),
+            ("method", "name"),
+            ("paper", "paper_seconds:.1f"),
+            ("ours", "seconds:.3f"),
+            ("bare calls", "bare_seconds:.3f"),
         ],
         report.steps,
     )

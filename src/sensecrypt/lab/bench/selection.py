@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from sensecrypt import checks
 from sensecrypt.algo.selection import security_floor, select
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.lab.bench.measure import in_own_process, median_seconds
-from sensecrypt.lab.bench.table import Column, Shown, Table
+from sensecrypt.lab.bench.table import Shown, Table, described
 
 BUDGET, B, C, MAX_MI = 0.3, 2.0, 0.5, 2.0
 RESNET50 = 23_705_252
@@ -117,14 +116,14 @@ def shown(report: Report) -> Iterator[Shown]:
             ("ours", f"{both}, MI", f"{row.ours_with_mi_seconds:.4f}", f"{row.ratio_with_mi:.0f}", gap),
         ]
         title = f"Selection of {row.parameters:,} parameters (medians of {report.settings['repeats']})"
-        yield Table(title, [Column(each, itemgetter(place)) for place, each in enumerate(columns)], lines)
-    yield Table(
+        yield Table(title, columns, lines)
+    yield described(
         "Growth, all three constraints (one call each, in its own process)",
         [
-            Column("parameters", "parameters", ","),
-            Column("seconds", "seconds", ".3f"),
-            Column("µs per parameter", "microseconds_per_parameter", ".3f"),
-            Column("peak MB", "peak_mb", ",.0f"),
+            ("parameters", "parameters:,"),
+            ("seconds", "seconds:.3f"),
+            ("µs per parameter", "microseconds_per_parameter:.3f"),
+            ("peak MB", "peak_mb:,.0f"),
         ],
         report.growth,
     )

@@ -15,7 +15,7 @@ from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.client.jacobian import jacobian_as_published, jacobian_map
 from sensecrypt.client.training import warm_up
 from sensecrypt.lab.bench.measure import in_own_process, median_seconds, peak_mb
-from sensecrypt.lab.bench.table import Column, Shown, Table
+from sensecrypt.lab.bench.table import Shown, described
 from sensecrypt.models import build_model, get_vector, mean_gradient, parameter_count
 from sensecrypt.policies.maskcrypt import score
 
@@ -80,10 +80,10 @@ def run(models: Sequence[str], *, samples: int, repeats: int, seed: int, on_step
 def shown(report: Report) -> Iterator[Shown]:
     """A table per model, and what was extrapolated."""
     for measured in report.models:
-        yield Table(
+        yield described(
             f"Sensitivity of {measured.parameters:,} parameters ({measured.model}) on {measured.samples:,} samples, "
             f"gradients included, one core (medians of {report.repeats}, seconds)",
-            [Column("method", "method"), Column("paper", "paper_seconds", ",.0f"), Column("here", _here)],
+            [("method", "method"), ("paper", "paper_seconds:,.0f"), ("here", _here)],
             measured.rows,
         )
         yield (

@@ -6,58 +6,46 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Column:
-    """One column.
-
-    Attributes:
-        title: above it.
-        of: the name of a row's attribute, or a function of the row.
-        form: a format specification; empty: as text.
-        scale: numbers are multiplied by it.
-    """
-
-    title: str
-    of: str | Callable[[Any], Any]
-    form: str = ""
-    scale: float = 1
-
-    def cell(self, row: object) -> str:
-        """What stands in a row; nothing for None."""
-        value = getattr(row, self.of) if isinstance(self.of, str) else self.of(row)
-        if value is None or isinstance(value, str):
-            return value or ""
-        return format(value * self.scale if self.scale != 1 else value, self.form)
+Column = tuple[str, str | Callable[[Any], str]]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows and their columns."""
+    """Texts in lines, a heading per column."""
 
     title: str
-    columns: Sequence[Column]
-    rows: Sequence[Any]
-
-    @property
-    def titles(self) -> list[str]:
-        """Of the columns."""
-        return [column.title for column in self.columns]
-
-    @property
-    def cells(self) -> list[list[str]]:
-        """Line by line."""
-        return [[column.cell(row) for column in self.columns] for row in self.rows]
+    headings: Sequence[str]
+    cells: Sequence[Sequence[str]]
 
 
 Shown = Table | str  # a table, or a sentence
 
 
-def milliseconds(title: str, of: str) -> Column:
-    """A column of seconds, in milliseconds."""
-    return Column(title, of, ".2f", 1e3)
+def described(title: str, columns: Sequence[Column], rows: Sequence[object]) -> Table:
+    """A table of rows.
+
+    Args:
+        title: above it.
+        columns: the heading of each, and what stands in a row: a function's answer, or `attribute:format`; nothing for
+            an attribute that is None.
+        rows: one per line.
+    """
+    return Table(title, [heading for heading, _ in columns], [[_cell(row, of) for _, of in columns] for row in rows])
 
 
-def against(of: str, reference: float) -> Column:
-    """A column of ratios."""
-    return Column("ratio", of, ".2f", 1 / reference)
+def _cell(row: object, of: str | Callable[[Any], str]) -> str:
+    if not isinstance(of, str):
+        return of(row)
+    name, _, form = of.partition(":")
+    value = getattr(row, name)
+    return "" if value is None else format(value, form)
+
+
+def milliseconds(name: str) -> Callable[[Any], str]:
+    """An attribute in seconds, as milliseconds."""
+    return lambda row: f"{1e3 * getattr(row, name):.2f}"
+
+
+def ratio(name: str, reference: float) -> Column:
+    """A column of ratios of an attribute to a reference."""
+    return "ratio", lambda row: f"{getattr(row, name) / reference:.2f}"

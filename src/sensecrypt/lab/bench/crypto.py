@@ -1,7 +1,7 @@
 """`sensecrypt bench crypto`: our schemes and the public ones, one core, one run.
 
-Every contender does the same three things with as many values as it likes at a time: encrypt, add two sets of
-ciphertexts, decrypt. A repeat takes all contenders in turn, so that a slow spell of the machine hits all of them, and
+Every method does the same three things with as many values as it likes at a time: encrypt, add two sets of
+ciphertexts, decrypt. A repeat takes all methods in turn, so that a slow spell of the machine hits all of them, and
 medians are compared.
 """
 
@@ -33,7 +33,7 @@ Step = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Contender:
+class Method:
     """One way to encrypt, with its three operations ready to be timed.
 
     Attributes:
@@ -55,7 +55,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Row:
-    """One contender's medians, in microseconds per value, and how many times slower python-paillier is."""
+    """One method's medians, in microseconds per value, and how many times slower python-paillier is."""
 
     name: str
     values_per_ciphertext: float
@@ -91,21 +91,21 @@ def run(*, repeats: int, rows: int, seed: int, on_step: Callable[[str], None]) -
     checks.whole("rows", rows, low=1)
     rng = np.random.default_rng(seed)
     on_step("making keys and tables")
-    contenders = [*_peers(rng), *_ours(rng, rows)]
-    times = {contender.name: Times() for contender in contenders}
+    methods = [*_peers(rng), *_ours(rng, rows)]
+    times = {method.name: Times() for method in methods}
     for repeat in range(repeats):
-        for contender in contenders:
-            on_step(f"repeat {repeat + 1} of {repeats}: {contender.name}")
-            for operation, step in contender.steps.items():
-                contender.before()
+        for method in methods:
+            on_step(f"repeat {repeat + 1} of {repeats}: {method.name}")
+            for operation, step in method.steps.items():
+                method.before()
                 if operation == "add":
                     step()  # quick: caches must be warm for everybody
-                times[contender.name].of(operation, step)
+                times[method.name].of(operation, step)
     us = {
         each.name: {step: 1e6 * seconds / each.values for step, seconds in times[each.name].medians.items()}
-        for each in contenders
+        for each in methods
     }
-    return Report(repeats, 1, [_row(each, us[each.name], us[REFERENCE]) for each in contenders])
+    return Report(repeats, 1, [_row(each, us[each.name], us[REFERENCE]) for each in methods])
 
 
 def shown(report: Report) -> Iterator[Shown]:
@@ -142,14 +142,14 @@ def plot(report: Report, path: Path) -> None:
     write_whole(path, image)
 
 
-def _row(contender: Contender, us: dict[str, float], reference: dict[str, float]) -> Row:
+def _row(method: Method, us: dict[str, float], reference: dict[str, float]) -> Row:
     ratio = {operation: reference[operation] / each for operation, each in us.items()}
-    packed = contender.values / contender.ciphertexts
+    packed = method.values / method.ciphertexts
     encrypts = "encrypt" in us
     return Row(
-        name=contender.name,
+        name=method.name,
         values_per_ciphertext=packed,
-        bytes_per_value=contender.bytes_per_value,
+        bytes_per_value=method.bytes_per_value,
         encrypt_us_per_ciphertext=us["encrypt"] * packed if encrypts else None,
         encrypt_us=us.get("encrypt"),
         add_us=us.get("add"),
@@ -168,11 +168,11 @@ def _peer(module: str) -> Any:
         raise MissingExtra(f"comparing with {module}", "lab") from error
 
 
-def _peers(rng: np.random.Generator) -> list[Contender]:
+def _peers(rng: np.random.Generator) -> list[Method]:
     return [python_paillier(rng), _pypaillier(rng), _tenseal(rng)]
 
 
-def python_paillier(rng: np.random.Generator) -> Contender:
+def python_paillier(rng: np.random.Generator) -> Method:
     """The stock implementation, one value a ciphertext."""
     public, secret = _peer("phe").generate_paillier_keypair(n_length=2048)
     values = rng.integers(-(2**30), 2**30, 20).tolist()
@@ -182,10 +182,10 @@ def python_paillier(rng: np.random.Generator) -> Contender:
         "add": lambda: [a + b for a, b in zip(encrypted, encrypted, strict=True)],
         "decrypt": lambda: [secret.decrypt(value) for value in encrypted],
     }
-    return Contender(REFERENCE, len(values), len(values), 512.0, steps)
+    return Method(REFERENCE, len(values), len(values), 512.0, steps)
 
 
-def python_paillier_weighted(rng: np.random.Generator) -> Contender:
+def python_paillier_weighted(rng: np.random.Generator) -> Method:
     """FedAvg with the stock implementation: a ciphertext times n_i / N, and a ciphertext plus a known number."""
     public, _ = _peer("phe").generate_paillier_keypair(n_length=2048)
     values = rng.normal(0, 0.05, 20).tolist()
@@ -196,10 +196,10 @@ def python_paillier_weighted(rng: np.random.Generator) -> Contender:
         "multiply": lambda: [each * share for each, share in zip(encrypted, shares, strict=True)],
         "add_plain": lambda: [each + value for each, value in zip(encrypted, values, strict=True)],
     }
-    return Contender(REFERENCE, len(values), len(values), 512.0, steps)
+    return Method(REFERENCE, len(values), len(values), 512.0, steps)
 
 
-def _pypaillier(rng: np.random.Generator) -> Contender:
+def _pypaillier(rng: np.random.Generator) -> Method:
     os.environ["RAYON_NUM_THREADS"] = "1"  # before its first use: it would take all cores
     peer = _peer("paillier")
     public, secret = peer.generate_keypair(2048)
@@ -210,10 +210,10 @@ def _pypaillier(rng: np.random.Generator) -> Contender:
         "add": lambda: peer.add_many(public, blobs),
         "decrypt": lambda: peer.decrypt_exact_many(secret, blobs),
     }
-    return Contender("pypaillier (Rust)", len(values), len(values), float(len(blobs[0])), steps)
+    return Method("pypaillier (Rust)", len(values), len(values), float(len(blobs[0])), steps)
 
 
-def _tenseal(rng: np.random.Generator) -> Contender:
+def _tenseal(rng: np.random.Generator) -> Method:
     ts = _peer("tenseal")
     context = ts.context(
         ts.SCHEME_TYPE.CKKS, poly_modulus_degree=8192, coeff_mod_bit_sizes=[60, 40, 40, 60], n_threads=1
@@ -226,11 +226,11 @@ def _tenseal(rng: np.random.Generator) -> Contender:
         "add": lambda: vectors[0] + vectors[1],
         "decrypt": lambda: vectors[0].decrypt(),
     }
-    return Contender("TenSEAL CKKS 8192, 60-40-40-60", 4096, 1, len(vectors[0].serialize()) / 4096, steps)
+    return Method("TenSEAL CKKS 8192, 60-40-40-60", 4096, 1, len(vectors[0].serialize()) / 4096, steps)
 
 
-def _ours(rng: np.random.Generator, rows: int) -> list[Contender]:
-    contenders = []
+def _ours(rng: np.random.Generator, rows: int) -> list[Method]:
+    methods = []
     for profile in PROFILES.values():
         if profile.security_bits == 0:
             continue
@@ -244,13 +244,13 @@ def _ours(rng: np.random.Generator, rows: int) -> list[Contender]:
             "add": partial(running.add, encrypted),
             "decrypt": partial(secret.decrypt, encrypted, values.size),
         }
-        contenders.append(Contender(f"ours: {profile.name}", values.size, count, profile.bytes_per_value, steps))
+        methods.append(Method(f"ours: {profile.name}", values.size, count, profile.bytes_per_value, steps))
         if profile.name == DEFAULT_PROFILE:
-            contenders += _variants(rng, rows)
-    return contenders
+            methods += _variants(rng, rows)
+    return methods
 
 
-def _variants(rng: np.random.Generator, rows: int) -> list[Contender]:
+def _variants(rng: np.random.Generator, rows: int) -> list[Method]:
     """The default profile used in other ways."""
     public, secret = generate_keypair()
     values = rng.integers(-(2**14), 2**14, public.slots * rows)
@@ -269,7 +269,7 @@ def _variants(rng: np.random.Generator, rows: int) -> list[Contender]:
     }
     size = public.profile.bytes_per_value
     return [
-        Contender(f"  {name}", values.size, rows, size, steps, before=partial(_top_up, pool, rows))
+        Method(f"  {name}", values.size, rows, size, steps, before=partial(_top_up, pool, rows))
         for name, steps in variants.items()
     ]
 

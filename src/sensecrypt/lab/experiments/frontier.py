@@ -10,11 +10,9 @@ from typing import Any
 from sensecrypt.data import load_dataset
 from sensecrypt.lab.assess.labels import COLLUSION, NAMES, LabelSetting, label_rows
 from sensecrypt.lab.assess.protection import Protection
-from sensecrypt.lab.compare.comparison import compare
-from sensecrypt.lab.compare.scenarios import scenario_settings
 from sensecrypt.lab.drawing import Axes, Figure, colour_of, legend_below, log_axis, number, sheet
+from sensecrypt.lab.experiments.comparing import compared
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
-from sensecrypt.methods import parse_methods
 from sensecrypt.models import DEFAULT_MODEL
 
 PAPER, OURS, PLAIN = "preset paper, python-paillier", "our default", "our default, rest plain"
@@ -27,31 +25,28 @@ def cells(spec: Spec) -> list[Cell]:
     """A family each, with its own plaintext run."""
     each = 4.0 * spec["rounds"] + 0.4 * spec["seeds"]
     return [
-        Cell(name, 20.0 + len(_contestants(spec, family)) * each, partial(_measure, spec, family))
+        Cell(name, 20.0 + len(_points_to_run(spec, family)) * each, partial(_measure, spec, family))
         for name, family in (("paper", PAPER), ("ours", OURS), ("plain", PLAIN))
     ]
 
 
-def _contestants(spec: Spec, family: str) -> dict[str, str]:
+def _points_to_run(spec: Spec, family: str) -> dict[str, str]:
     """What to run, by how the picture calls it."""
     if family == PAPER:
         fixed = {f"{share:.0%} each": f"high_sensitivity@paper+ratio={share}" for share in spec["shares"]}
         return {**fixed, "budgets": "sensecrypt@paper", "everything": "full"}
     rest = "+rest=plain" if family == PLAIN else ""
     graces = {f"{grace:g} s": f"sensecrypt+slack=0+grace={grace}{rest}" for grace in spec["graces"]}
-    return (
-        graces
-        if family == PLAIN
-        else {"blinding only": "plaintext+rest=blinded", **graces, "everything": "full@default"}
-    )
+    if family == PLAIN:
+        return graces
+    return {"blinding only": "plaintext+rest=blinded", **graces, "everything": "full@default"}
 
 
 def _measure(spec: Spec, family: str, folder: Path) -> list[Row]:
     explicit = {key: spec[key] for key in ("rounds", "local_epochs", "seed")}
-    settings = scenario_settings(spec["scenario"], spec["dataset"], explicit)
-    points = _contestants(spec, family)
-    methods = parse_methods(",".join(["plaintext", *points.values()]), "default")
-    report = compare("frontier", methods, settings, folder, crypto="calibrated", resume=True)
+    points = _points_to_run(spec, family)
+    methods = ["plaintext", *points.values()]
+    report = compared(spec["scenario"], spec["dataset"], methods, explicit, folder, crypto="calibrated")
     plain = report["rows"][0]["rounds"][-1]["seconds"]
     rows: list[Row] = []
     known: dict[Protection, list[dict[str, Any]]] = {}
@@ -63,15 +58,9 @@ def _measure(spec: Spec, family: str, folder: Path) -> list[Row]:
         if protection not in known:
             known[protection] = _attack(spec, protection)
         seconds = row["rounds"][-1]["seconds"]
-        where: Row = {
-            "family": family,
-            "point": point,
-            "seconds": seconds,
-            "times_plaintext": seconds / plain,
-            "weakest_share": share,
-            "encrypted_share": row["encrypted_share"],
-        }
-        rows += [{**where, **{key: found[key] for key in _FIGURES}} for found in known[protection]]
+        cost: Row = {"family": family, "point": point, "seconds": seconds, "times_plaintext": seconds / plain}
+        cost |= {"weakest_share": share, "encrypted_share": row["encrypted_share"]}
+        rows += [{**cost, **{key: found[key] for key in _FIGURES}} for found in known[protection]]
     return rows
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from sensecrypt.config import make_config
 from sensecrypt.lab.assess.recorded import recorded_rows
-from sensecrypt.lab.compare.comparison import compare
-from sensecrypt.lab.compare.scenarios import scenario_settings
 from sensecrypt.lab.drawing import Figure, colour_of, log_axis, number, sheet
 from sensecrypt.lab.experiments.charts import bars
+from sensecrypt.lab.experiments.comparing import compared
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer
 from sensecrypt.lab.experiments.picking import distinct, where
 from sensecrypt.methods import parse_methods
@@ -38,11 +36,10 @@ def cells(spec: Spec) -> list[Cell]:
 
 def _measure(spec: Spec, layout: str, folder: Path) -> list[Row]:
     explicit = {key: spec[key] for key in ("rounds", "local_epochs", "seed", "clients")} | {"messages": "keep"}
-    settings = scenario_settings(spec["scenario"], spec["dataset"], explicit)
+    report = compared(spec["scenario"], spec["dataset"], [LAYOUTS[layout]], explicit, folder, crypto=spec["crypto"])
     [method] = parse_methods(LAYOUTS[layout], "default")
-    report = compare(spec["scenario"], [method], settings, folder, crypto=spec["crypto"], resume=True)
     run = RunFolder(folder / method.slug)
-    config = make_config({**settings, **method.settings})
+    config = run.read_config()
     size = get_vector(build_model(DEFAULT_MODEL[config.dataset], seed=0)).size
     blocks = -(-size // get_profile(config.profile).slots)
     records = [record for record in run.records() if record["round"] >= 0]
@@ -59,16 +56,11 @@ def _record_row(record: dict[str, Any], blocks: int, crypto: str) -> Row:
     """A client's upload, or a cluster's sum."""
     if "client" in record:
         kept = ("round", "client", "encrypted_share", "coverage", "budget", "bytes_up")
-        return {"kind": "client", **{key: record[key] for key in kept}, "ciphertexts": record["encrypted_blocks"]} | {
-            "crypto": crypto
-        }
-    lonely, union = record["under_covered_blocks"], record["union_share"]
-    shared = 1 - lonely / max(round(union * blocks), 1)
-    return {"kind": "sum", **{key: record[key] for key in ("round", "cluster")}} | {
-        "union_share": union,
-        "under_covered_blocks": lonely,
-        "shared": shared,
-    }
+        told = {key: record[key] for key in kept}
+        return {"kind": "client", **told, "ciphertexts": record["encrypted_blocks"], "crypto": crypto}
+    told = {key: record[key] for key in ("round", "cluster", "union_share", "under_covered_blocks")}
+    shared = 1 - record["under_covered_blocks"] / max(round(record["union_share"] * blocks), 1)
+    return {"kind": "sum", **told, "shared": shared}
 
 
 def _of(rows: Rows, layout: str, kind: str) -> Rows:

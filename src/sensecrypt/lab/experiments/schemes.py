@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
 from sensecrypt.crypto.keys import generate_keypair
+from sensecrypt.lab.bench.measure import Times
 from sensecrypt.lab.drawing import Figure, colour_of, legend_below, log_axis, number, sheet
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
 from sensecrypt.lab.experiments.picking import distinct, where
@@ -62,21 +62,17 @@ def _measure(spec: Spec, name: str, make: Callable[[], Encrypt], most: int, _fol
     encrypt(1)  # builds tables
     rows: list[Row] = []
     for quantity in spec["quantities"]:
-        measured = min(quantity, max(each for each in spec["quantities"] if each <= most))
-        times = []
-        for _ in range(spec["repeats"]):
-            if measured < quantity:
-                break
-            start = time.process_time()
-            length = encrypt(measured)
-            times.append(time.process_time() - start)
-        if times:
-            seconds, size = median(times), length()
+        measured = quantity <= max(each for each in spec["quantities"] if each <= most)
+        if measured:
+            times = Times(time.process_time)
+            for _ in range(spec["repeats"]):
+                length = times.of("encrypt", partial(encrypt, quantity))
+            seconds, size = times.medians["encrypt"], length()
         else:
             last = rows[-1]
             seconds, size = (last[key] * quantity / last["quantity"] for key in ("seconds", "bytes"))
         rows.append(
-            {"scheme": name, "quantity": quantity, "seconds": seconds, "bytes": int(size), "measured": bool(times)}
+            {"scheme": name, "quantity": quantity, "seconds": seconds, "bytes": int(size), "measured": measured}
         )
     return rows
 

@@ -22,7 +22,7 @@ from sensecrypt.lab.attacks.synthetic import Images, synthetic_client
 from sensecrypt.lab.drawing import Figure, colour_of, number, sheet
 from sensecrypt.lab.experiments.charts import lines
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
-from sensecrypt.lab.experiments.picking import distinct, where
+from sensecrypt.lab.experiments.picking import distinct, mean, where
 from sensecrypt.models import build_model
 from sensecrypt.rng import derive_rng
 
@@ -34,39 +34,30 @@ NAMES = {LARGE: "ResNet-50", "lenet5": "LeNet-5"}
 SHARP = 0.1  # the share above which the paper's curves have dropped
 LINEAR, UNCHANGED, ALMOST_NOTHING = 0.97, 0.8, 0.1  # R²; of MI, the least and the most part of its start
 ENOUGH = 3  # clients per point, for figures that hardly differ between clients
-ENOUGH_LABELS = (
-    100  # per point, for those that do: with fewer, only what is missed by more than chance explains is told
-)
+ENOUGH_LABELS = 100  # the same for those that do: with fewer, only what is missed by more than chance explains is told
 
 
 def cells(spec: Spec) -> list[Cell]:
     """The paper's network a client at a time; the small one with the attacker who reads all layers, too."""
-    found = [Cell(f"{spec['model']}-{seed}", 90.0, partial(_large, spec, seed)) for seed in range(spec["seeds"])]
-    if spec["small_seeds"]:
-        found.append(Cell(spec["small_model"], 1.2 * spec["small_seeds"], partial(_small, spec)))
-    if spec["strong_seeds"]:
-        seconds = 0.6 * spec["strong_seeds"] * (1 + 3 * len(spec["strong_shares"]))
-        found.append(Cell(f"{spec['small_model']}-{ALL_LAYERS}", seconds, partial(_strong, spec)))
+    first, small = spec["first_seed"], spec["small_model"]
+    found = [
+        Cell(f"{spec['model']}-{seed}", 90.0, partial(_measure, spec, spec["model"], [first + seed], "shares", PAPERS))
+        for seed in range(spec["seeds"])
+    ]
+    few, strong = (range(first, first + spec[f"{kind}_seeds"]) for kind in ("small", "strong"))
+    if few:
+        found.append(Cell(small, 1.2 * len(few), partial(_measure, spec, small, few, "shares", PAPERS)))
+    if strong:
+        seconds = 0.6 * len(strong) * (1 + 3 * len(spec["strong_shares"]))
+        measure = partial(_measure, spec, small, strong, "strong_shares", ALL_LAYERS)
+        found.append(Cell(f"{small}-{ALL_LAYERS}", seconds, measure))
     return found
 
 
-def _large(spec: Spec, seed: int, _folder: Path) -> list[Row]:
-    return _measure(spec, spec["model"], [spec["first_seed"] + seed], spec["shares"], PAPERS)
-
-
-def _small(spec: Spec, _folder: Path) -> list[Row]:
-    seeds = [spec["first_seed"] + seed for seed in range(spec["small_seeds"])]
-    return _measure(spec, spec["small_model"], seeds, spec["shares"], PAPERS)
-
-
-def _strong(spec: Spec, _folder: Path) -> list[Row]:
-    seeds = [spec["first_seed"] + seed for seed in range(spec["strong_seeds"])]
-    return _measure(spec, spec["small_model"], seeds, spec["strong_shares"], ALL_LAYERS)
-
-
-def _measure(spec: Spec, model: str, seeds: Sequence[int], shares: Sequence[float], adversary: str) -> list[Row]:
+def _measure(spec: Spec, model: str, seeds: Sequence[int], which: str, adversary: str, _folder: Path) -> list[Row]:
     """Means over clients: one row for each strategy, share and adversary, the first of the bins being `mi`."""
     torch.set_num_threads(1)
+    shares: Sequence[float] = spec[which]
     data = load_dataset(spec["dataset"])
     images, build = _fitted(model, data.train_images, data.classes)
     found: dict[tuple[str, float, str], list[dict[str, float]]] = {}
@@ -126,7 +117,7 @@ def _resnet50(classes: int, seed: int) -> nn.Module:
 
 def draw(rows: Rows) -> Figure:
     """MI, LeAcc and LnAcc against the encrypted share, a line of panels for each network."""
-    models = _models(rows)
+    models = distinct(rows, "model")
     title = "Encrypting high, low or random sensitivity first"
     figure, panels = sheet(title, panels=3 * len(models), columns=3, size=(13, 4.2 * len(models)))
     for line, model in enumerate(models):
@@ -155,7 +146,7 @@ def draw(rows: Rows) -> Figure:
 def judge(rows: Rows) -> list[Verdict]:
     """Each curve against its description, network by network."""
     verdicts = []
-    for model in _models(rows):
+    for model in distinct(rows, "model"):
         own = _of_model(rows, model)
         judged = _judged(own, f"{_named(model)}: ")
         if min(row["seeds"] for row in _of(own, "high", PAPERS)) < ENOUGH:
@@ -262,24 +253,17 @@ def _late(curve: tuple[list[float], list[float]]) -> list[float]:
     return [value for share, value in zip(*curve, strict=True) if share >= SHARP - 1e-3]
 
 
-def _models(rows: Rows) -> list[str]:
-    return distinct(rows, "model")
-
-
 def _of_model(rows: Rows, model: str) -> Rows:
     """Of one network, cells put together: means weighted by clients."""
     found: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row["model"] == model:
-            found.setdefault((row["first"], row["adversary"], row["share"]), []).append(row)
+    for row in where(rows, model=model):
+        found.setdefault((row["first"], row["adversary"], row["share"]), []).append(row)
     return [_together(each) for each in found.values()]
 
 
 def _together(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    weights = [row["seeds"] for row in rows]
     keys = [key for key in rows[0] if key in ("leacc", "lnacc") or key.startswith("mi")]
-    means = {key: float(np.average([row[key] for row in rows], weights=weights)) for key in keys}
-    return {**rows[0], "seeds": sum(weights), **means}
+    return {**rows[0], "seeds": sum(row["seeds"] for row in rows), **{key: mean(rows, key, "seeds") for key in keys}}
 
 
 def _named(model: str) -> str:
@@ -287,8 +271,7 @@ def _named(model: str) -> str:
 
 
 def _of(rows: Rows, first: str, adversary: str) -> list[Any]:
-    own = where(rows, first=first, adversary=adversary)
-    return sorted(own, key=lambda row: float(row["share"]))
+    return sorted(where(rows, first=first, adversary=adversary), key=lambda row: float(row["share"]))
 
 
 def _curve(rows: Rows, first: str, adversary: str, key: str) -> tuple[list[float], list[float]]:
@@ -299,8 +282,7 @@ def _curve(rows: Rows, first: str, adversary: str, key: str) -> tuple[list[float
 
 def _stopped(curve: tuple[list[float], list[float]], bound: float) -> float | None:
     """The least share from which on the figure stays below the bound."""
-    shares = [share for place, share in enumerate(curve[0]) if max(curve[1][place:]) <= bound]
-    return shares[0] if shares else None
+    return next((share for place, share in enumerate(curve[0]) if max(curve[1][place:]) <= bound), None)
 
 
 def _reached_later(share: float | None, than: float | None) -> bool:

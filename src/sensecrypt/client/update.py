@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,7 @@ from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.client.context import ClientContext, Vector
 from sensecrypt.client.scoring import gradient_of, ordering_facts, train_locally
 from sensecrypt.errors import InvalidInput, SenseCryptError
-from sensecrypt.policies.situation import Choice, Situation, spread_over
+from sensecrypt.policies.situation import Choice, Situation, blocks_of, spread_over
 from sensecrypt.protocol.coordination import LONGEST_FAILURE, printable
 from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.protection import ProtectedUpdate, model_format, protect_model, protect_sensitivity
@@ -119,6 +120,23 @@ def train_and_score(context: ClientContext, task: Task) -> Trained:
     return Trained(weights, gradient, Facts(train_seconds=seconds, sensitivity_seconds=scoring))
 
 
+def train_and_propose(context: ClientContext, task: Task) -> tuple[bytes, Trained]:
+    """The message that says which blocks to encrypt, and what was trained: the first of two exchanges.
+
+    A client that fails proposes blocks at random, and uploads a zero update in the second exchange.
+    """
+    start = work_seconds()
+    try:
+        return propose_blocks(context, task, train_and_score(context, task))
+    except Exception as error:
+        reason = _log_failure(task, error)
+    seconds = work_seconds() - start
+    many = blocks_of(context.config.selection.ratio, task.round.blocks, task.round.block)
+    blocks = np.array(secrets.SystemRandom().sample(range(task.round.blocks), many), dtype=np.int64)
+    spent = Facts(train_seconds=seconds, sensitivity_seconds=seconds, select_seconds=seconds)
+    return Proposal(task.client, blocks).to_bytes(task.round), _untrained(context, task, reason, spent)
+
+
 def propose_blocks(context: ClientContext, task: Task, trained: Trained) -> tuple[bytes, Trained]:
     """The message that says which blocks to encrypt, in methods with two exchanges; and what that took."""
     start = work_seconds()
@@ -145,20 +163,31 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
         trained = trained or train_and_score(context, task)
         return _protected(context, task, trained)
     except Exception as error:
-        if task.round.clip is None:
-            raise
-        reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
-        _LOG.warning("round %d: a zero update is sent, because: %s", task.round.number, reason)
+        reason = _log_failure(task, error)
     took = work_seconds() - start
     scoring = took if context.policy.needs_gradient else 0.0  # a 0 would tell that training failed
     spent = Facts(train_seconds=took, sensitivity_seconds=scoring) if trained is None else trained.facts
     return _zero_update(context, task, reason, spent)
 
 
+def _log_failure(task: Task, error: Exception) -> str:
+    """Why a zero update is sent, for this client's log; where clients send whole models, the error is raised."""
+    if task.round.clip is None:
+        raise error
+    reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
+    _LOG.warning("round %d: a zero update is sent, because: %s", task.round.number, reason)
+    return reason
+
+
+def _untrained(context: ClientContext, task: Task, reason: str, spent: Facts) -> Trained:
+    """What stands for training that failed: the model as it was."""
+    failure = None if context.discreet else printable(reason)[:LONGEST_FAILURE]
+    return Trained(task.vector, None, replace(spent, failure=failure))
+
+
 def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) -> Update:
     """The upload of a client that could not train: nothing is learned, and as much encrypted as if it had."""
-    failure = None if context.discreet else printable(reason)[:LONGEST_FAILURE]
-    unmoved = Trained(task.vector, None, replace(spent, failure=failure))
+    unmoved = _untrained(context, task, reason, spent)
     if _decides_by_shared(context, task) or not context.policy.needs_gradient:
         with contextlib.suppress(SenseCryptError):
             return _protected(context, task, unmoved)
@@ -285,7 +314,8 @@ def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice)
     """|w·g| to tell the coverage with; for a method that does not need it, computed off the clock and only if asked."""
     gradient, scored = trained.gradient, _scored_at(context, task, trained.weights)
     if gradient is None:
-        if trained.weights is task.vector:  # training failed: what the cluster shares stands for the client's own
+        failed = context.policy.needs_gradient or trained.weights is task.vector
+        if failed:  # what the cluster shares stands for the client's own
             return _shared_gains(task)
         if choice.mask.blocks in (0, choice.mask.flags.size):
             return None

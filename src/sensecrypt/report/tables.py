@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from sensecrypt.records import ClientRecord, Played, clients_of
-from sensecrypt.report.figures import Field, Table
+from sensecrypt.report.figures import Column, Field, Table, tabled
 from sensecrypt.report.folder import Seen
 from sensecrypt.report.timeline import ALWAYS, STEPS, bars
 from sensecrypt.report.words import round_name
@@ -41,30 +41,18 @@ def accuracy_table(outcome: Outcome) -> Table:
 
 def client_table(outcome: Outcome) -> Table:
     """By client and round: what was encrypted, what it covers, and why so much."""
-    fields = (
-        Field("client", "client", "whole"),
-        Field("cluster", "cluster", "whole"),
-        Field("round", "round", "whole"),
-        Field("encrypted", "encrypted parameters", "share"),
-        Field("covered", "covered sensitivity", "share"),
-        Field("budget", "budget", "share"),
-        Field("decided", "decided by", "text"),
-        Field("left_out", "left out because", "text"),
-    )
-    rows = [
-        [
-            record.client,
-            record.cluster,
-            record.round,
-            record.encrypted_share,
-            record.coverage,
-            record.budget,
-            record.decided_by or "",
-            record.left_out or "",
-        ]
-        for record in sorted(outcome.records, key=lambda each: (each.round, each.client))
+    columns: list[Column] = [
+        ("client", "client", "whole", "client"),
+        ("cluster", "cluster", "whole", "cluster"),
+        ("round", "round", "whole", "round"),
+        ("encrypted", "encrypted parameters", "share", "encrypted_share"),
+        ("covered", "covered sensitivity", "share", "coverage"),
+        ("budget", "budget", "share", "budget"),
+        ("decided", "decided by", "text", lambda record: record["decided_by"] or ""),
+        ("left_out", "left out because", "text", lambda record: record["left_out"] or ""),
     ]
-    return Table("What each client encrypted in each round", fields, rows)
+    records = sorted(outcome.records, key=lambda each: (each.round, each.client))
+    return tabled("What each client encrypted in each round", columns, list(map(vars, records)))
 
 
 def time_unit(longest: float) -> tuple[str, float]:

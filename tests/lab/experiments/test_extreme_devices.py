@@ -124,11 +124,11 @@ def test_cells_have_names_of_their_own(scale):
     assert len(set(names)) == len(names) == 1 + spec["runs"] + spec["large_runs"]
     preset = make_config({"preset": "paper"})
     assert {key: spec[key] for key in ("normalise", "bins", "B", "C", "max_mi")} == {
-        "normalise": preset.normalise,
-        "bins": preset.bins,
-        "B": preset.B,
-        "C": preset.C,
-        "max_mi": preset.max_mi,
+        "normalise": preset.selection.normalise,
+        "bins": preset.selection.bins,
+        "B": preset.selection.B,
+        "C": preset.selection.C,
+        "max_mi": preset.selection.max_mi,
     }
     assert (preset.objective, preset.on_infeasible, preset.gradient) == ("balance", "budget", "start")
     assert spec["cpus"] == [32, 24, 16, 12, 10, 8, 2, 1]

@@ -51,7 +51,7 @@ def test_training_that_fails_before_the_proposal_changes_nothing_that_is_seen(
     told = [facts_from_bytes(parts["facts"], "train") for parts in sent.values()]
     assert len({frozenset(facts) for facts in told}) == 1
     assert min(facts["train_seconds"] for facts in told) > 0
-    assert {record["client"] for record in outcome.played} == set(range(6))
+    assert {record.client for record in outcome.played} == set(range(6))
     everything = b"".join(part for _, _, parts in wire.received for part in parts.values())
     assert REASON.encode() not in everything
     assert "a zero update is sent" in caplog.text  # on the client's own machine

@@ -31,7 +31,7 @@ from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.messages import Tag, Upload
 from sensecrypt.protocol.protection import model_format, protect_model
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.tags import wrap
+from sensecrypt.protocol.tags import Blinding, wrap
 from sensecrypt.types import Mask
 
 PROFILE: Final = "paillier-2048"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
+from sensecrypt.coordinator.collection import with_cost
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, ValueDoesNotFit
 from sensecrypt.models import always_encrypt
@@ -21,7 +22,6 @@ from sensecrypt.protocol.protection import model_format, protect_model
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import Facts, ServerRecord, clients_of, servers_of, to_fields
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.runs.notes import with_cost
 from sensecrypt.simulation.ahead import AheadKey
 from sensecrypt.simulation.calibration import measure_cost_model
 from sensecrypt.simulation.clock import CostModel

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from sensecrypt import checks
-from sensecrypt.client.between import Between
 from sensecrypt.client.context import ClientContext, Vector
+from sensecrypt.client.exchanges import ExchangeFiles
 from sensecrypt.client.guards import Guards
 from sensecrypt.client.identity import LEAST_SHARE, Identity
 from sensecrypt.client.scoring import clustering_gains, describe_gains, rank_parameters
@@ -28,7 +28,7 @@ from sensecrypt.keyservice.port import ClientKeyService
 from sensecrypt.models import layout
 from sensecrypt.protocol.coordination import Assignment, Enrolment, Invitation, Parts, facts_to_bytes
 from sensecrypt.protocol.envelope import parse_any, serialize
-from sensecrypt.protocol.round import Place, Round, place_of
+from sensecrypt.protocol.round import Round, RoundAddress, address_of
 from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import model_from
 from sensecrypt.records import Facts, to_fields
@@ -136,7 +136,7 @@ class Client:
             self.guards.begin(assignment)
         task = self._task(assignment, None)
         message, trained = train_and_propose(self.context, task)
-        self._between.keep_trained(assignment, trained)
+        self._exchange_files.keep_trained(assignment, trained)
         return {"proposal": message}
 
     def train(self, assignment: Assignment, agreed: bytes | None) -> Parts:
@@ -145,7 +145,7 @@ class Client:
         if agreed is not None and self.context.policy.propose is None:
             raise Rejected("a mask that clients agreed on, and in this run they agree on none")
         if self.context.policy.propose is not None:
-            trained = self._between.trained(assignment)
+            trained = self._exchange_files.trained(assignment)
         elif self.guards is not None:
             self.guards.begin(assignment)
         if self.context.policy.encrypts:
@@ -156,7 +156,7 @@ class Client:
         except SenseCryptError as error:
             raise self._no_part("nothing is sent", error) from None
         if task.agreed is not None:
-            self._between.keep_mask(update.mask)
+            self._exchange_files.keep_mask(update.mask)
         return self._send(update, task, assignment)
 
     def finish(self, assignment: Assignment) -> Parts:
@@ -212,13 +212,13 @@ class Client:
             elif found is not None:
                 ranking = found.order
         if self.context.policy.propose is not None:
-            exposed = self._between.exposed(assignment, self.initial, vector)
+            exposed = self._exchange_files.exposed(assignment, self.initial, vector)
         flags, budget = None if agreed is None else _flags(agreed, round_), assignment.budget
         return Task(self.number, round_, vector, order, profile, ranking, exposed, budget, given.seed, refresh, flags)
 
     @property
-    def _between(self) -> Between:
-        return Between(self.folder)
+    def _exchange_files(self) -> ExchangeFiles:
+        return ExchangeFiles(self.folder)
 
     def _build_tables(self) -> None:
         """No work of encrypting a model, so that it is done before anything is timed: budgets go by what that takes."""
@@ -242,9 +242,9 @@ class Client:
         return 0.0 if pads_alone else LEAST_SHARE
 
     def _round(self, assignment: Assignment, purpose: str) -> RoundTask:
-        place = Place(self.run, assignment.number, assignment.cluster, purpose, assignment.attempt)
+        place = RoundAddress(self.run, assignment.number, assignment.cluster, purpose, assignment.attempt)
         given = self.keyservice.task(place)
-        if place_of(given.round) != place:
+        if address_of(given.round) != place:
             raise Rejected("the key service answered with another round")
         if purpose == "model" and given.round.clip != self.clip:
             bound = "none" if self.clip is None else f"{self.clip:g}"
@@ -261,7 +261,7 @@ class Client:
         if assignment.start is None:
             return self.initial
         number, attempt = assignment.start
-        place = Place(self.run, number, assignment.cluster, "model", attempt)
+        place = RoundAddress(self.run, number, assignment.cluster, "model", attempt)
         moved = self.keyservice.moved(place, self.initial.size)
         if self.guards is not None and self.clip is not None:
             try:

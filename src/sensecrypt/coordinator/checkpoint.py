@@ -119,7 +119,7 @@ def load_state(folder: RunFolder) -> tuple[RunState, dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Closed:
+class ClosedSum:
     """A cluster's sums that were closed, to be released by the key service.
 
     Attributes:
@@ -154,7 +154,7 @@ class Closed:
         folder.write(_closed(self.cluster), serialize("closed", header, arrays))
 
 
-def load_closed(folder: RunFolder, number: int) -> list[Closed]:
+def load_closed(folder: RunFolder, number: int) -> list[ClosedSum]:
     """Sums of that round, which was not over when the coordinator ended."""
     found = []
     for path in sorted(folder.path.glob(_closed("*"))):
@@ -164,7 +164,9 @@ def load_closed(folder: RunFolder, number: int) -> list[Closed]:
         if of_round == number:
             records = only_played([read_record(each) for each in json.loads(data["records"])])
             members = [int(client) for client in header["members"].split(",")]
-            found.append(Closed(cluster, of_round, attempt, data["model"], data.get("sensitivity"), records, members))
+            found.append(
+                ClosedSum(cluster, of_round, attempt, data["model"], data.get("sensitivity"), records, members)
+            )
     return found
 
 

@@ -15,7 +15,7 @@ from sensecrypt.algo.merging import Matrix
 from sensecrypt.config import RunConfig, change
 from sensecrypt.coordinator.budgets import measures_bandwidth
 from sensecrypt.coordinator.checkpoint import RunState, begin_attempt
-from sensecrypt.coordinator.collection import Tagged
+from sensecrypt.coordinator.collection import KnownTags
 from sensecrypt.coordinator.context import Coordination, Registry
 from sensecrypt.coordinator.ports import Observer, Patience
 from sensecrypt.coordinator.rounds import MAX_ATTEMPTS, release_ranking, wait_for_quorum
@@ -228,7 +228,7 @@ def _collect_rankings(
     totals = {
         cluster: PartedSum(rounds[cluster], run.public, parts, whole=whole) for cluster, (_, parts) in asked.items()
     }
-    signed = {cluster: Tagged(round_, run.keyservice.tags) for cluster, round_ in rounds.items()}
+    signed = {cluster: KnownTags(round_, run.keyservice.tags) for cluster, round_ in rounds.items()}
     present = wait_for_quorum(run, [(rounds[cluster], invited) for cluster, (invited, _) in asked.items()])
     requests = {
         client: {"assignment": Assignment(cluster, 0, attempt, 1.0, None, refresh=False).to_bytes()}

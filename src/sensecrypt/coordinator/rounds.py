@@ -12,16 +12,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from sensecrypt import checks
-from sensecrypt.coordinator.checkpoint import Closed, RunState, begin_attempt, forget_closed, load_closed
-from sensecrypt.coordinator.collection import Collecting
+from sensecrypt.coordinator.checkpoint import ClosedSum, RunState, begin_attempt, forget_closed, load_closed
+from sensecrypt.coordinator.collection import ClusterRound, RoundRecords, agree_on_masks, with_cost
 from sensecrypt.coordinator.context import Coordination
-from sensecrypt.coordinator.proposals import agree_on_masks
 from sensecrypt.coordinator.sums import MISMATCH, PartedSum
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.protocol.coordination import Assignment
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import ClientRecord, Evaluation, Played, Record, ServerRecord, grown, servers_of
-from sensecrypt.runs.notes import Notes, with_cost
 from sensecrypt.worktime import work_seconds
 
 MAX_ATTEMPTS = 3
@@ -83,7 +81,7 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
     return [*evaluated, *(record for cluster in sorted(done) for record in done[cluster].records)]
 
 
-def _explain(error: SenseCryptError, collecting: Collecting) -> str:
+def _explain(error: SenseCryptError, collecting: ClusterRound) -> str:
     """Why a sum was not released, with the first client that sent nothing."""
     for client, reason in sorted(collecting.notes.left_out.items()):
         return f"{error} (client {client}: {reason})"
@@ -96,7 +94,7 @@ def _require_final(error: SenseCryptError) -> None:
         raise error
 
 
-def _begin(run: Coordination, state: RunState, cluster: int, number: int, attempt: int) -> Collecting | None:
+def _begin(run: Coordination, state: RunState, cluster: int, number: int, attempt: int) -> ClusterRound | None:
     """Register an attempt; None if an earlier one was released, of which this coordinator was not told."""
     round_ = run.describe(state, cluster, number, "model", attempt)
     try:
@@ -112,22 +110,22 @@ def _begin(run: Coordination, state: RunState, cluster: int, number: int, attemp
     clients = {
         client: ClientRecord(round=number, cluster=cluster, client=client, bytes_down=0) for client in round_.weights
     }
-    notes = Notes(clients, ServerRecord(round=number, cluster=cluster, crypto=run.config.encryption.crypto))
+    notes = RoundRecords(clients, ServerRecord(round=number, cluster=cluster, crypto=run.config.encryption.crypto))
     invited, parts = run.invite(round_)
     whole = run.rules.fixed_groups
     sensitivities = None if after is None else PartedSum(after, run.public, parts, whole=whole)
     total = PartedSum(round_, run.public, parts, whole=whole)
-    return Collecting(round_, invited, total, after, sensitivities, notes, run.keyservice.tags, run.observer)
+    return ClusterRound(round_, invited, total, after, sensitivities, notes, run.keyservice.tags, run.observer)
 
 
 def _collect(
-    run: Coordination, state: RunState, collecting: Mapping[int, Collecting], budgets: checks.FloatVector
+    run: Coordination, state: RunState, collecting: Mapping[int, ClusterRound], budgets: checks.FloatVector
 ) -> None:
     """Have the clusters' members train, and add what arrives as it arrives."""
     if not collecting:
         return
     present = wait_for_quorum(run, [(each.round, each.invited) for each in collecting.values()])
-    asked: dict[int, Collecting] = {}
+    asked: dict[int, ClusterRound] = {}
     requests: dict[int, dict[str, bytes]] = {}
     for cluster, each in collecting.items():
         start, refresh = state.start(cluster), each.after is not None
@@ -146,7 +144,7 @@ def _collect(
         _refuse_failure_of_all(each)
 
 
-def _refuse_failure_of_all(collecting: Collecting) -> None:
+def _refuse_failure_of_all(collecting: ClusterRound) -> None:
     """One client that fails sends a zero update; where all do, the run has a mistake that its user must hear of.
 
     Only clients on this machine say why they failed.
@@ -172,7 +170,7 @@ def wait_for_quorum(run: Coordination, rounds: Sequence[tuple[Round, Collection[
         time.sleep(run.patience.pause)
 
 
-def _hand_in(run: Coordination, state: RunState, collecting: Collecting) -> Closed:
+def _hand_in(run: Coordination, state: RunState, collecting: ClusterRound) -> ClosedSum:
     """Have a cluster's sums released, if need be without those who spoil them; what was released is on disk before."""
     kept = []
 
@@ -247,7 +245,7 @@ def _open_order(run: Coordination, total: PartedSum, records: list[Played], *, s
         _LOG.warning("round %d, cluster %d keeps its order: %s", total.round.number - 1, total.round.cluster, error)
 
 
-def _release_model(run: Coordination, state: RunState, closed: Closed) -> None:
+def _release_model(run: Coordination, state: RunState, closed: ClosedSum) -> None:
     round_ = run.describe(state, closed.cluster, closed.number, "model", closed.attempt, members=closed.members)
     _charge_release(run, closed.model, round_, closed.records, {"bytes_down": _VALUE_BYTES * round_.size})
     run.observer.released(round_, closed.model)
@@ -283,7 +281,7 @@ def _server(records: Sequence[Played]) -> ServerRecord:
     return server
 
 
-def _release_again(run: Coordination, state: RunState, closed: Closed) -> None:
+def _release_again(run: Coordination, state: RunState, closed: ClosedSum) -> None:
     """Hand in what a coordinator that was ended had closed; without a new order the old one stays."""
     _release_model(run, state, closed)
     if closed.sensitivity is not None:
@@ -296,7 +294,7 @@ def _release_again(run: Coordination, state: RunState, closed: Closed) -> None:
             _LOG.warning("round %d, cluster %d keeps its order: %s", closed.number, closed.cluster, error)
 
 
-def _released_before(cluster: int, number: int, attempt: int) -> Closed:
+def _released_before(cluster: int, number: int, attempt: int) -> ClosedSum:
     """What stands for a sum that was released though its answer got lost; its records are lost, too."""
     server = ServerRecord(round=number, cluster=cluster, crypto="real", records_lost=True)
-    return Closed(cluster, number, attempt - 1, b"", None, [server], [])
+    return ClosedSum(cluster, number, attempt - 1, b"", None, [server], [])

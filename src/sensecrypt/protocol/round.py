@@ -104,7 +104,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Place:
+class RoundAddress:
     """Which round a request is about."""
 
     run: str
@@ -124,9 +124,9 @@ class Place:
         return (*self.round, self.attempt)
 
 
-def place_of(round_: Round) -> Place:
+def address_of(round_: Round) -> RoundAddress:
     """Where a round is kept."""
-    return Place(round_.run, round_.number, round_.cluster, round_.purpose, round_.attempt)
+    return RoundAddress(round_.run, round_.number, round_.cluster, round_.purpose, round_.attempt)
 
 
 _FIELDS = {

@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 from sklearn.metrics import adjusted_rand_score
 
-from sensecrypt.client import localtraining, update
+from sensecrypt.client import scoring, update
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.protocol.envelope import parse_any, serialize
@@ -299,14 +299,14 @@ class TestFaults:
         assert models(run_local(folder.read_config(), folder, resume=True)) == models(reference)
 
     def test_a_client_that_diverges_sends_a_zero_update(self, tmp_path, monkeypatch):
-        honest = localtraining.train
+        honest = scoring.train
 
         def diverge(model, images, labels, **settings):
             vector = honest(model, images, labels, **settings)
             return np.full_like(vector, np.nan) if diverge.calls.pop(0) == 2 else vector
 
         diverge.calls = list(range(8)) + [0] * 100
-        monkeypatch.setattr(localtraining, "train", diverge)
+        monkeypatch.setattr(scoring, "train", diverge)
         result = play(tmp_path)
         assert not [record for record in result.records if record.left_out is not None]
         [record] = [record for record in result.records if record.failure is not None]

@@ -39,7 +39,7 @@ from sensecrypt.protocol.answers import (
     read_sketch,
     serialize_sketch,
 )
-from sensecrypt.protocol.round import Place, Round, describe_round
+from sensecrypt.protocol.round import Round, RoundAddress, describe_round
 from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import FEDAVG
 
@@ -144,7 +144,7 @@ class DkmsClient:
         """Tell the service who takes part in a round, as aggregator."""
         self._ask("PUT", round_address(round_), body=describe_round(round_))
 
-    def task(self, place: Place) -> RoundTask:
+    def task(self, place: RoundAddress) -> RoundTask:
         """What this client needs for its part in a round."""
         return RoundTask.from_bytes(self._ask("GET", f"{round_address(place)}/task"))
 
@@ -161,7 +161,7 @@ class DkmsClient:
         address = f"{round_address(round_)}/aggregate"
         return Acknowledgement.from_bytes(self._ask("PUT", address, body=aggregate, read_seconds=OPEN_SECONDS))
 
-    def moved(self, place: Place, size: int) -> npt.NDArray[np.float32]:
+    def moved(self, place: RoundAddress, size: int) -> npt.NDArray[np.float32]:
         """How far this client's cluster has moved after the round; `protocol.updates.model_from` makes its model."""
         return read_moved(self._ask("GET", f"{round_address(place)}/model"), size)
 

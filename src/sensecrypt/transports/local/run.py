@@ -35,8 +35,7 @@ from sensecrypt.simulation.clock import CostModel
 from sensecrypt.transports.local.keys import make_keys
 from sensecrypt.transports.local.observer import LocalObserver
 from sensecrypt.transports.local.result import Result
-from sensecrypt.transports.local.transport import Intercept, LocalClients, LocalTransport
-from sensecrypt.transports.local.workers import Workers
+from sensecrypt.transports.local.transport import Intercept, LocalClients, LocalTransport, Workers
 
 RUN_NAME = "local"
 OnRound = Callable[[int, float, float], None]

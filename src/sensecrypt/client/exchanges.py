@@ -18,7 +18,7 @@ from sensecrypt.types import Mask
 _TRAINED, _EXPOSED = "trained.safetensors", "exposed.safetensors"
 
 
-class Between:
+class ExchangeFiles:
     """Two small files in the client's folder of the run."""
 
     def __init__(self, folder: Path) -> None:

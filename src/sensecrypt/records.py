@@ -12,9 +12,9 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from sensecrypt.errors import InvalidInput
-from sensecrypt.tomlfile import refuse_unknown
 
 SETUP = -1  # the number of what comes before the first round
+_SHOWN = 40  # characters of a key, in an error
 _NULLS = {"mi": "encrypted_share", "local_epsilon": "noise"}  # None is a finding where the other one is there
 
 
@@ -215,8 +215,9 @@ def read_record(content: Any) -> Record:
     if kind is None:
         raise InvalidInput("record", "is neither of a client nor of a server", fix)
     types = _TYPES[kind]
-    refuse_unknown(content, types, "a record")
     for name, value in content.items():
+        if name not in types:
+            raise InvalidInput(name[:_SHOWN], "is no key of such a record", fix)
         if not isinstance(value, types[name]) or (isinstance(value, bool) and bool not in types[name]):
             raise InvalidInput(name, "has another type than records have", fix)
     try:

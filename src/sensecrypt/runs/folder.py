@@ -170,9 +170,12 @@ class RunFolder:
         for number, line in enumerate(self.records_path.read_text().split("\n")[:-1], start=1):
             try:
                 records.append(read_record(json.loads(line)))
-            except (ValueError, RecursionError) as error:
+            except InvalidInput as error:
+                problem = f"is not what a run writes: line {number}: {error.argument} {error.problem}"
+                raise InvalidInput(str(self.records_path), problem, error.fix) from None
+            except (ValueError, RecursionError):
                 fix = "restore it, or start the run again in another folder"
-                problem = f"is not what a run writes: line {number}: {error}"
+                problem = f"is not what a run writes: line {number} is no JSON"
                 raise InvalidInput(str(self.records_path), problem, fix) from None
         return records
 

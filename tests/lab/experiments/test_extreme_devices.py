@@ -130,7 +130,7 @@ def test_cells_have_names_of_their_own(scale):
         "C": preset.selection.C,
         "max_mi": preset.selection.max_mi,
     }
-    assert (preset.objective, preset.on_infeasible, preset.gradient) == ("balance", "budget", "start")
+    assert (preset.selection.objective, preset.selection.on_infeasible, preset.selection.gradient) == ("balance", "budget", "start")
     assert spec["cpus"] == [32, 24, 16, 12, 10, 8, 2, 1]
 
 

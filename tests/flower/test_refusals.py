@@ -102,7 +102,7 @@ def test_an_unknown_class_needs_a_word_of_its_user():
 
 @pytest.mark.parametrize("service", [None, "http://keys:1", "local", ""])
 def test_a_key_service_is_named(service):
-    with pytest.raises(InvalidInput, match='key_service: is .*; pass "in-process"'):
+    with pytest.raises(InvalidInput, match=r'key_service: is .*; pass "in-process"'):
         SenseCrypt(FedAvg(), key_service=service)
 
 
@@ -242,7 +242,7 @@ def test_another_version_on_the_node_says_so():
         message.content[RECORD]["version"] = 7
         return message
 
-    with pytest.raises(Rejected, match="speaks version 7 of sensecrypt.flower, this node 1"):
+    with pytest.raises(Rejected, match=r"speaks version 7 of sensecrypt.flower, this node 1"):
         play(protected(), Loop(before=older), rounds=1)
 
 
@@ -262,7 +262,7 @@ def test_too_few_replies_name_the_rule_and_who_is_missing():
         return message
 
     app = Loop(before=lambda node, message: message if node < 102 else None)
-    with pytest.raises(Rejected, match="round 1 is not released: 2 contributor.s., at least 3 are needed"):
+    with pytest.raises(Rejected, match=r"round 1 is not released: 2 contributor.s., at least 3 are needed"):
         play(protected(), app)
 
 
@@ -283,7 +283,9 @@ def test_an_update_beyond_the_bound_is_clipped_and_the_node_says_so(caplog):
     assert any("is clipped" in each.getMessage() for each in caplog.records)
 
 
-@pytest.mark.parametrize("mods", [(fixedclipping_mod, sensecrypt_mod), (LocalDpMod(1.0, 1.0, 1.0, 1e-5), sensecrypt_mod)])
+@pytest.mark.parametrize(
+    "mods", [(fixedclipping_mod, sensecrypt_mod), (LocalDpMod(1.0, 1.0, 1.0, 1e-5), sensecrypt_mod)]
+)
 def test_mods_in_the_wrong_order_send_nothing(mods):
     with pytest.raises(Rejected, match="not released"):
         play(protected(), Loop(client_app(mods=mods)), rounds=1)

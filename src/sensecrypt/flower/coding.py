@@ -1,12 +1,12 @@
 """A client's update and its weight as the vector that is protected, and the weighted mean from the sum of such vectors.
 
-A client with n examples and update Δ sends c·Δ and c, where c is n over the most that a client may count as. The sums of both give the weighted mean of
-whoever is in the sum: Σ c·Δ / Σ c. So weights need not be known before training, the aggregator sets none, and a client
-that is missing changes nothing else.
+A client with n examples and update Δ sends c·Δ and c, where c is n over the most that a client may count as. The sums
+of both give the weighted mean of whoever is in the sum: Σ c·Δ / Σ c. So weights need not be known before training, the
+aggregator sets none, and a client that is missing changes nothing else.
 
-A slot of 32 bits is too narrow for that: c may be 10^-5, and the bound on Δ is wide. So each number is sent twice: rounded
-to a step of the round's fixed-point format, and what rounding took away, enlarged by one step's inverse. The first half
-is what is encrypted. The second half is below the first one's last digit, and is blinded, which costs no ciphertext.
+A slot of 32 bits is too narrow for that: c may be 10^-5, and the bound on Δ is wide. So each number is sent twice:
+rounded to a step of the round's fixed-point format, and what rounding took away, in steps. The first half is what is
+encrypted. The second half is below the first one's last digit, and is blinded, which costs no ciphertext.
 """
 
 from __future__ import annotations

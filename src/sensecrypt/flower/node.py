@@ -1,6 +1,6 @@
 """What a node asks of the key service, and what it agrees to.
 
-In a simulation there is no key service: seed, key and round come with the message, and the tag goes back with the reply.
+In a simulation there is no key service: seed, key and round come with the message, the tag goes back with the reply.
 A node that has an identity file takes none of these from a ServerApp: who could name the seeds could read the update.
 """
 
@@ -136,9 +136,13 @@ class _FleetNode:
             raise Rejected(f"condition least_share: {share:.0%} would be encrypted, this client wants {least:.0%}")
 
     def hand_in(self, tag: bytes, round_: Round, examples: int) -> bytes | None:
-        """Tell the key service how many examples weigh, which counts once in a run; and the tag, which nobody else has."""
-        self._service.tell_samples(round_.run, max(1, examples))
+        """Tell the key service how many examples count, the first time in a run for all rounds; and the tag."""
+        known = self._context.state.get(RECORD)
+        if not isinstance(known, ConfigRecord) or not known.get("told"):
+            self._service.tell_samples(round_.run, max(1, examples))
         self._service.send_tag(tag, round_)
+        if isinstance(known, ConfigRecord):
+            known["told"] = 1
         return None
 
     def _joined(self, told: Instructions) -> StorablePublicKey:
@@ -149,7 +153,7 @@ class _FleetNode:
             if isinstance(data, bytes):
                 return parse_key(data)
         described = self._service.run(told.run)
-        self._identity.require_native(described)
+        self._identity.require_app_run(described)
         self._service.join(told.run, told.client)
         key = self._service.public_key(told.run)
         self._context.state[RECORD] = ConfigRecord({"run": told.run, "public-key": serialize_key(key)})

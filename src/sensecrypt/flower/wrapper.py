@@ -90,7 +90,7 @@ class SenseCrypt(Strategy):
         self._sensitivity, self._rules, self._named = sensitivity, rules, run
         self._service = _service(key_service)
         self._run, self._last = "", 0
-        self._public: EncryptionKey | None = None
+        self._public: EncryptionKey
         self._numbers: dict[int, int] = {}
         self._exclusion = Exclusion()
         self._flags: BoolVector | None = None
@@ -222,12 +222,9 @@ class SenseCrypt(Strategy):
             raise Rejected(f"a reply without one MetricRecord with {self._weighted_by}")
         return terms.counted(float(value))
 
-    def _release(
-        self, usable: dict[int, tuple[Message, bytes]], playing: _Playing, problems: list[str]
-    ) -> ReleasedSum:
+    def _release(self, usable: dict[int, tuple[Message, bytes]], playing: _Playing, problems: list[str]) -> ReleasedSum:
         """The sum of all uploads that can be added, or without those that spoil it."""
         round_, rules, tagged = playing.round, self._service.rules(), set(self._service.tags(playing.round))
-        assert self._public is not None
         parts = self._exclusion.parts(0, usable, round_.weights, rules)
         total = PartedSum(round_, self._public, parts)
         for number, (_, upload) in usable.items():

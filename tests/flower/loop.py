@@ -82,6 +82,7 @@ class Loop(Grid):
         self.states = {100 + i: RecordDict() for i in range(self.nodes)}
         self.sent: list[Message] = []
         self.received: list[Message] = []
+        self.run_config: dict = {}
 
     def set_run(self, run):
         raise NotImplementedError
@@ -115,7 +116,7 @@ class Loop(Grid):
         arrives = self.before(node, message) if training else message
         if arrives is None:
             return None
-        context = Context(1, node, self.config(node), self.states[node], {})
+        context = Context(1, node, self.config(node), self.states[node], self.run_config)
         try:
             reply = self.app(arrives, context)
         except Exception as error:

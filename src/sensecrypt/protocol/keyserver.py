@@ -82,6 +82,10 @@ class KeyServer:
         if not self._ledger.keep_tag(round_, message):
             raise Rejected(f"client {sender} has sent a tag already", code="doubled-tag")
 
+    def check_contributors(self, contributors: tuple[int, ...], round_: Round) -> None:
+        """Raise `Rejected` unless a sum of these clients may be released: then nothing needs to be decrypted."""
+        self._check_contributors(contributors, self._ledger.tags(round_), round_)
+
     def release(
         self, data: bytes, round_: Round, *, workers: int = 1, samples: Mapping[int, float] | None = None
     ) -> ReleasedSum:

@@ -43,7 +43,7 @@ def local_models(tmp_path, **settings):
 def test_the_models_are_those_of_one_machine(fleet, tmp_path, settings):
     outcome = fleet(**settings).play()
     assert sorted(outcome.model_sha256) == sorted(local_models(tmp_path, **settings))
-    assert len(outcome.played) == outcome.config.clients * outcome.config.rounds
+    assert len(outcome.played) == outcome.config.problem.clients * outcome.config.training.rounds
     assert all(0 < accuracy <= 1 for accuracy in outcome.accuracy)
 
 
@@ -159,7 +159,7 @@ def test_without_a_quorum_the_round_fails_and_can_be_resumed(fleet, tmp_path):
 def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fleet, tmp_path, monkeypatch, moment):
     from sensecrypt.keyservice.http.client import DkmsClient
 
-    played, released = fleet(rounds=3), DkmsClient.open
+    played, released = fleet(rounds=3), DkmsClient.release
     calls = []
 
     class Killed(BaseException):
@@ -173,7 +173,7 @@ def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fle
             raise Killed
         return released(self, aggregate, round_)
 
-    monkeypatch.setattr(DkmsClient, "open", open_)
+    monkeypatch.setattr(DkmsClient, "release", open_)
     with pytest.raises(Killed):
         played.play()
     assert played.play().model_sha256 == local_models(tmp_path, rounds=3)
@@ -188,7 +188,7 @@ def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fle
 def test_a_sum_that_was_opened_though_the_answer_got_lost_counts(fleet, tmp_path, monkeypatch):
     from sensecrypt.keyservice.http.client import DkmsClient
 
-    played, released = fleet(rounds=2), DkmsClient.open
+    played, released = fleet(rounds=2), DkmsClient.release
     lost = []
 
     def open_(self, aggregate, round_):
@@ -198,7 +198,7 @@ def test_a_sum_that_was_opened_though_the_answer_got_lost_counts(fleet, tmp_path
             raise Refused("storage", "the disk is full", "free some")
         return told
 
-    monkeypatch.setattr(DkmsClient, "open", open_)
+    monkeypatch.setattr(DkmsClient, "release", open_)
     with pytest.raises(Refused, match="the disk is full"):
         played.play()
     kept = played.state / "closed-0.safetensors"
@@ -254,7 +254,7 @@ def test_devices_that_clients_tell_decide_their_budgets(fleet):
     budgets = [record["budget"] for record in outcome.records]
     assert budgets == sorted(budgets)
     assert np.ptp(budgets) > 0
-    assert outcome.config.cpus == ((1.0, 2.0, 4.0, 8.0),)
+    assert outcome.config.machines.cpus == ((1.0, 2.0, 4.0, 8.0),)
 
 
 def test_devices_that_clients_tell_keep_the_clock_of_the_others(fleet):

@@ -213,7 +213,7 @@ def _add_rounds(app: FastAPI, service: KeyService) -> None:
     async def put_aggregate(place: Where, request: Request, who: Annotated[Identity, Depends(_aggregator)]) -> Response:
         """Submit the sum: decrypted once, verified, acknowledged. For the aggregator."""
         limit = await asyncio.to_thread(service.aggregate_limit, place, who)
-        with service.place_in_line():
+        with service.place_in_line(who):
             data = await read_body(request, limit)
             return _Message(await asyncio.to_thread(service.decrypt_aggregate, data, place, who))
 

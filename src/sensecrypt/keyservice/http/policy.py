@@ -29,6 +29,7 @@ class Policy:
         failures_per_run: how many a run may have; then it is closed.
         releases_at_once: how many sums may wait for decryption, each holding its body in memory.
         decryptions_per_minute: of all aggregators together.
+        rounds_per_minute: rounds and sums that one aggregator may register and submit, on average.
         requests_per_second: of one certificate, on average.
         burst: of one certificate, at once.
         body_seconds: how long a body may take to arrive.
@@ -60,6 +61,7 @@ class Policy:
     failures_per_run: int = 12
     releases_at_once: int = 4
     decryptions_per_minute: int = 60
+    rounds_per_minute: int = 120
     requests_per_second: int = 50
     burst: int = 200
     body_seconds: int = 120
@@ -120,6 +122,7 @@ failures_per_round = 4        # sums that fail after decryption; then the round 
 failures_per_run = 12         # of all its rounds; then the run is closed
 releases_at_once = 4          # sums that may wait for decryption
 decryptions_per_minute = 60   # of all aggregators together
+rounds_per_minute = 120       # rounds and sums that one aggregator may register and submit, on average
 requests_per_second = 50      # of one certificate, on average
 burst = 200                   # of one certificate, at once
 body_seconds = 120            # for a body to arrive

@@ -19,7 +19,7 @@ from sensecrypt.keyservice.http.appruns import AppRuns, check_app_run, check_equ
 from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.ledger import DatabaseLedger
-from sensecrypt.keyservice.http.limits import Buckets, Repeated
+from sensecrypt.keyservice.http.limits import Buckets, Line, Repeated
 from sensecrypt.keyservice.http.metrics import Metrics
 from sensecrypt.keyservice.http.policy import Policy
 from sensecrypt.keyservice.http.problems import from_rejected, refused
@@ -45,7 +45,7 @@ from sensecrypt.protocol.roundtasks import RoundTask
 T = TypeVar("T")
 _HEADER_BYTES = 1 << 17  # of a message, and whatever else is short in it
 _TICK = 0.25  # seconds
-_LOCK_SECONDS = 5.0
+_BURST_MINUTES = 10  # as many rounds and sums as so many minutes have, at once
 _KEPT_MODELS = 8  # in memory, for members who ask at the same time
 
 
@@ -60,7 +60,8 @@ class KeyService:
         self._folder, self._root, self._vault, self._workers = folder, root, vault, workers
         self._registry, self._apps = Registry(store), AppRuns(store)
         self._releases = Releases(store, policy.failures_per_round, policy.failures_per_run)
-        self._waiting = threading.BoundedSemaphore(policy.releases_at_once)
+        self._line = Line(policy.releases_at_once)
+        self._turns = Buckets(rate=policy.rounds_per_minute / 60, burst=_BURST_MINUTES * policy.rounds_per_minute)
         self._decryptions = Buckets(rate=policy.decryptions_per_minute / 60, burst=policy.decryptions_per_minute)
         self._registering, self._keeping = threading.Lock(), threading.Lock()
         self._release: dict[tuple[str, int, str], threading.Lock] = {}
@@ -124,6 +125,7 @@ class KeyService:
     def register_round(self, data: bytes, place: Place, who: Identity) -> None:
         """Keep a round's members, with the weights that follow from their samples; the same again changes nothing."""
         run = self._authorised(place.run, who)
+        self._take_turn(who)
         round_ = _checked(read_round, data)
         if place_of(round_) != place:
             raise refused("rejected", "the message describes another round than its address")
@@ -137,7 +139,7 @@ class KeyService:
         else:
             check_weights(round_, self._registry.samples(place.run), self._rules(run))
         lock = self._lock(place)
-        if not lock.acquire(timeout=_LOCK_SECONDS):  # a new attempt erases the seeds that a release reads
+        if not lock.acquire(blocking=False):  # a new attempt erases the seeds that a release reads; no thread waits
             raise refused("busy", "a sum of this cluster is being decrypted")
         try:
             self._registry.add_round(round_, who)
@@ -160,25 +162,25 @@ class KeyService:
         return self._registry.run(place.run).blocks // 8 + _HEADER_BYTES
 
     @contextlib.contextmanager
-    def place_in_line(self) -> Iterator[None]:
+    def place_in_line(self, who: Identity) -> Iterator[None]:
         """Held by whoever submits a sum, from before its body is read: so few bodies are in memory at once."""
-        if not self._waiting.acquire(blocking=False):
-            raise refused("busy", f"{self.policy.releases_at_once} sums wait for decryption already")
-        self.metrics.count("releases_waiting")
-        try:
-            yield
-        finally:
-            self.metrics.count("releases_waiting", -1)
-            self._waiting.release()
+        with self._line.held(who.name):
+            self.metrics.count("releases_waiting")
+            try:
+                yield
+            finally:
+                self.metrics.count("releases_waiting", -1)
 
     def decrypt_aggregate(self, data: bytes, place: Place, who: Identity) -> bytes:
         """Decrypt and verify a sum, once; the same again is told what came out, and nothing is decrypted."""
         run, round_ = self._authorised(place.run, who), self._registry.round(place)
-        digest = _checked(lambda message: Aggregate.from_bytes(message, round_), data).digest()
+        self._take_turn(who)
+        aggregate = _checked(lambda message: Aggregate.from_bytes(message, round_), data)
+        digest, contributors = aggregate.digest(), aggregate.contributors
         with self._lock(place):
             known = self._releases.claim(place, digest, who)
             if known is None:
-                known = self._decrypt(data, round_, run, who)
+                known = self._decrypt(data, contributors, round_, run, who)
             if place.purpose == "sensitivity":
                 self._make_order(round_, run, who)
         if run.run not in self._registry.ended and self._registry.is_over(run):
@@ -293,15 +295,28 @@ class KeyService:
             raise refused("decryption-failed", str(error)) from None
         self._registry.add_run(run, public.fingerprint, who)
 
-    def _decrypt(self, data: bytes, round_: Round, run: Run, who: Identity) -> Acknowledgement:
-        place = place_of(round_)
+    def _take_turn(self, who: Identity) -> None:
+        """Rounds and sums are written down, and sums keep others waiting: so many per aggregator."""
+        if not self._turns.take(who.name):
+            reason = f"{who.name} registers and submits more than {self.policy.rounds_per_minute} times a minute"
+            raise refused("rate-limited", reason)
+
+    def _decrypt(
+        self, data: bytes, contributors: tuple[int, ...], round_: Round, run: Run, who: Identity
+    ) -> Acknowledgement:
+        place, server = place_of(round_), self._server(run, who)
+        try:
+            server.check_contributors(contributors, round_)
+        except Rejected as error:  # nothing is decrypted for it, and nobody kept waiting
+            self._releases.release(place, failed=False)
+            raise from_rejected(error) from None
         if not self._decryptions.take("all"):
             self._releases.release(place, failed=False)
             raise refused("rate-limited", f"more than {self.policy.decryptions_per_minute} decryptions a minute")
         start = time.perf_counter()
         try:
             samples = self._registry.samples(run.run) if run.release_to_aggregator else None
-            released = self._server(run, who).release(data, round_, workers=self._workers, samples=samples)
+            released = server.release(data, round_, workers=self._workers, samples=samples)
         except Rejected as error:
             self._releases.release(place, failed=error.code == "tags-mismatch")
             _wait_for_tick(start)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,9 @@ from sensecrypt.lab.attacks.image_scores import score_images
 from sensecrypt.lab.attacks.images import dlg
 from sensecrypt.lab.attacks.matching import Fill
 from sensecrypt.lab.attacks.synthetic import SyntheticClient, synthetic_client
-from sensecrypt.lab.drawing import colour_of, sheet
-from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.lab.drawing import Axes, Figure, colour_of, sheet
+from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict, answer, graded
 from sensecrypt.rng import derive_rng, derive_seed
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NOTHING, MASK, SENSE = "nothing", "MaskCrypt", "SenseCrypt"
 CLEAR = "SenseCrypt, all of it"
@@ -228,7 +224,7 @@ def judge(rows: Rows) -> list[Verdict]:
             f"(ours) does {share:.1%} stop an attacker who leaves hidden values out, instead of taking them for 0?",
             f"SenseCrypt {_told(rows, SENSE, 'mask-aware')}, MaskCrypt {_told(rows, MASK, 'mask-aware')}, nothing "
             f"encrypted {plain}",
-            "not reproduced" if aware > SEEN else "beyond",
+            answer(aware <= SEEN),
         ),
         _clear_verdict(rows),
         _sweep_verdict(rows),
@@ -242,11 +238,7 @@ def judge(rows: Rows) -> list[Verdict]:
             Verdict(
                 "the same from batch-averaged gradients with iLRG's labels",
                 f"Inverting Gradients on LeNet-5, PSNR and SSIM: {words}",
-                "reproduced"
-                if first > SEEN > second
-                else "reproduced in shape"
-                if second < first - 0.1
-                else "not reproduced",
+                graded(first > SEEN > second, second < first - 0.1),
             )
         )
     return verdicts
@@ -274,7 +266,7 @@ def _sweep_verdict(rows: Rows) -> Verdict:
     return Verdict(
         "(ours) how much must be encrypted before the mask-aware attack fails?",
         f"it fails {', '.join(f'{where} ({first} first)' for first, where in fails.items())}: {'; '.join(told)}",
-        "not reproduced" if fails["high"] == "nowhere" else "beyond",
+        answer(fails["high"] != "nowhere"),
     )
 
 
@@ -313,8 +305,8 @@ ITEM = Item(
     "reconstruction",
     "A data sample reconstructed from gradients",
     "Appendix P",
-    lambda _: ["mnist"],
     cells,
     draw,
     judge,
+    datasets=lambda _: ["mnist"],
 )

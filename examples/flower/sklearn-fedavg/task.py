@@ -17,10 +17,12 @@ def make_model(steps: int) -> LogisticRegression:
 
 
 def arrays_of(model: LogisticRegression) -> dict[str, np.ndarray]:
+    """What is sent of a model."""
     return {"coef": model.coef_, "intercept": model.intercept_}
 
 
 def set_arrays(model: LogisticRegression, arrays: dict[str, np.ndarray]) -> None:
+    """Put what was sent into a model."""
     model.classes_ = np.arange(CLASSES)
     model.coef_, model.intercept_ = arrays["coef"], arrays["intercept"]
 

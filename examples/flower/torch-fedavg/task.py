@@ -17,10 +17,12 @@ class Net(nn.Module):
         self.classify = nn.Linear(8 * 4 * 4, 10)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """One score per digit."""
         return self.classify(self.features(images).flatten(1))
 
 
 def make_net(seed: int) -> Net:
+    """The network before the first round."""
     torch.manual_seed(seed)
     return Net()
 

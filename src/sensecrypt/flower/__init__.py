@@ -3,8 +3,8 @@
     from sensecrypt.flower import ClientApp                       # in place of Flower's
     strategy = SenseCrypt(strategy, key_service="in-process")     # in the ServerApp
 
-Everything else of the app stays as it is. Where an app has functions that stay plain, `@app.train(mods=[sensecrypt_mod])` protects one of them. `docs/flower.md`
-says what each side sees.
+Everything else of the app stays as it is. Where an app has train functions that stay plain,
+`@app.train(mods=[sensecrypt_mod])` protects one of them. `docs/flower.md` says what each side sees.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ class Policy:
         constant_time: whether decryption avoids memory accesses that depend on the secret key; slower.
         allow_insecure: whether profiles without security may be used; for tests.
         denied: names of certificates that are shut out, until they expire.
+        release_to: names of aggregators that may register runs of their own, whose sums they are given: Flower apps.
     """
 
     min_contributors: int = 3
@@ -77,6 +78,7 @@ class Policy:
     constant_time: bool = False
     allow_insecure: bool = False
     denied: tuple[str, ...] = ()
+    release_to: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse limits that protect nothing, or let nothing through."""
@@ -95,7 +97,7 @@ class Policy:
                 checks.number(field.name, value, low=1.0, high=1e9)
             elif field.name == "colluders":
                 checks.whole(field.name, value, low=0, high=2**40)
-            elif field.name == "denied":
+            elif field.name in _NAMES:
                 if not all(isinstance(name, str) for name in value):
                     raise InvalidInput(field.name, "are not all names", 'write a list such as ["phone-3"]')
             else:
@@ -105,6 +107,7 @@ class Policy:
             raise InvalidInput("min_contributors", problem, f"write at least {self.colluders + 2}, or fewer colluders")
 
 
+_NAMES = ("denied", "release_to")
 DEFAULT_TEXT = """\
 # What this key service allows, whatever anybody asks for. Read at start.
 min_contributors = 3          # the fewest clients in a sum; a run may ask for more
@@ -136,6 +139,7 @@ lines_per_minute = 10         # audit lines about what one certificate is refuse
 constant_time = false         # decrypt without memory accesses that depend on the key; 1.4 times slower
 allow_insecure = false        # profiles without security, for tests
 denied = []                   # names of certificates that are shut out, until they expire
+release_to = []               # names of aggregators that may register runs and are given their sums: Flower apps
 """
 
 
@@ -143,8 +147,8 @@ def read_policy(path: Path) -> Policy:
     """The policy in that file; what it does not name is as above."""
     settings = read_toml(path, otherwise="run: sensecrypt dkms init", example="burst = 200")
     refuse_unknown(settings, [field.name for field in fields(Policy)], "a policy")
-    if "denied" in settings:
-        if not isinstance(settings["denied"], list):
-            raise InvalidInput("denied", "is no list", 'write a list such as ["phone-3"]')
-        settings["denied"] = tuple(settings["denied"])
+    for key in _NAMES:
+        if not isinstance(settings.get(key, []), list):
+            raise InvalidInput(key, "is no list", 'write a list such as ["phone-3"]')
+        settings[key] = tuple(settings.get(key, []))
     return Policy(**settings)

@@ -15,6 +15,7 @@ from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.crypto import publicfile
 from sensecrypt.errors import InvalidInput, Rejected, WorkerDied
 from sensecrypt.keyservice.http.answers import Answers
+from sensecrypt.keyservice.http.appruns import AppRuns, check_app_run, check_equal
 from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.ledger import DatabaseLedger
@@ -55,7 +56,7 @@ class KeyService:
         """A service over an open store and a running vault; `workers` processes decrypt."""
         self.store, self.policy, self.metrics = store, policy, Metrics()
         self._folder, self._root, self._vault, self._workers = folder, root, vault, workers
-        self._registry = Registry(store)
+        self._registry, self._apps = Registry(store), AppRuns(store)
         self._releases = Releases(store, policy.failures_per_round, policy.failures_per_run)
         self._line = Line(policy.releases_at_once)
         self._turns = Buckets(rate=policy.rounds_per_minute / 60, burst=_BURST_MINUTES * policy.rounds_per_minute)
@@ -73,6 +74,7 @@ class KeyService:
 
     def register_run(self, run: Run, who: Identity) -> dict[str, Any]:
         """Make a key pair for a run and keep who its members are; the same again changes nothing."""
+        check_app_run(run, who, self.policy)
         check_policy(run, self.policy)
         with self._registering:
             known = self._registry.find_run(run.run)
@@ -97,13 +99,17 @@ class KeyService:
         """What is public about a run, the asking client's own number, and for the aggregator who has which."""
         run = self._authorised(name, who)
         told = {"run": name, "size": run.size, "profile": run.profile, **asdict(self._rules(run)), "server": run.server}
-        client = self._client(run, who) if who.role == "client" else None
+        client = None
+        if who.role == "client":
+            client = self._apps.client(name, who.name) if run.release_to_aggregator else self._client(run, who)
         fingerprint = self._key(name).public.fingerprint
         names = samples = None
         if who.role == "aggregator":
-            names = {str(number): name for number, name in run.members.items()}
+            members = self._apps.names(name) if run.release_to_aggregator else run.members
+            names = {str(number): member for number, member in members.items()}
             samples = {str(number): count for number, count in self._registry.samples(name).items()}
-        more = {"members": len(run.members), "aggregators": run.aggregators, "ended": name in self._registry.ended}
+        more: dict[str, Any] = {"members": len(run.members), "release_to_aggregator": run.release_to_aggregator}
+        more |= {"aggregators": run.aggregators, "ended": name in self._registry.ended}
         return {**told, **more, "fingerprint": fingerprint, "client": client, "names": names, "samples": samples}
 
     def public_key(self, name: str, who: Identity) -> dict[str, Any]:
@@ -126,7 +132,10 @@ class KeyService:
             self._rules(run).check(round_.weights, round_.weights.keys())
         except Rejected as error:
             raise from_rejected(error) from None
-        check_weights(round_, self._registry.samples(place.run), self._rules(run))
+        if run.release_to_aggregator:
+            check_equal(round_)
+        else:
+            check_weights(round_, self._registry.samples(place.run), self._rules(run))
         lock = self._lock(place)
         if not lock.acquire(blocking=False):  # a new attempt erases the seeds that a release reads; no thread waits
             raise refused("busy", "a sum of this cluster is being decrypted")
@@ -176,7 +185,25 @@ class KeyService:
             self.end_run(run.run, who)
         return known.to_bytes()
 
+    def released_sum(self, place: RoundAddress, who: Identity) -> bytes:
+        """A round's released sum, in a run whose members agreed that its aggregator has it."""
+        run = self._authorised(place.run, who)
+        if not run.release_to_aggregator:
+            raise refused("not-the-aggregator", f"sums of run {run.run} are for its members")
+        result = self._ledger(who).result(place)
+        if result is None:
+            raise refused("not-released", "this round has no released sum")
+        self._note_handed("sum", who, place)
+        return result
+
     # What a client asks for.
+
+    def join(self, name: str, client: int, who: Identity) -> None:
+        """Make a client a member of a run that an app registered."""
+        run = self._registry.run(name)
+        if not run.release_to_aggregator:
+            raise refused("not-a-member", f"members of run {name} were named when it was registered")
+        self._apps.join(name, client, who, most=self.policy.max_members)
 
     def keep_samples(self, name: str, samples: int, who: Identity) -> None:
         """How many samples a client has, which its weight follows from: the first that it tells counts."""
@@ -192,9 +219,17 @@ class KeyService:
         row = self._ledger(who).keep_sketch(name, client, _checked(read_sketch, data))
         return serialize_sketch(self._server(run, who).turn(name, row))
 
-    def task(self, place: RoundAddress, who: Identity) -> bytes:
-        """A round as it was registered, and what its members share: the seed of tags, and the order."""
+    def task(self, place: RoundAddress, who: Identity, *, start: str | None = None) -> bytes:
+        """A round as it was registered, and what its members share: the seed of tags, and the order.
+
+        Args:
+            place: of the round.
+            who: asks.
+            start: the hash of what the client was given to start from, in a run that an app registered.
+        """
         run, round_ = self._own(place, who)
+        if run.release_to_aggregator:
+            self._apps.require_start(place, start, who)
         ranking = self._ledger(who).ranking_of(round_) if place.purpose == "model" else None
         after = self._registry.find_round(replace(place, number=place.number + 1, purpose="sensitivity"))
         if place.purpose != "model" or after is None or self._client(run, who) not in after.weights:
@@ -278,7 +313,8 @@ class KeyService:
             raise refused("rate-limited", f"more than {self.policy.decryptions_per_minute} decryptions a minute")
         start = time.perf_counter()
         try:
-            released = server.release(data, round_, workers=self._workers)
+            samples = self._registry.samples(run.run) if run.release_to_aggregator else None
+            released = server.release(data, round_, workers=self._workers, samples=samples)
         except Rejected as error:
             self._releases.release(place, failed=error.code == "tags-mismatch")
             _wait_for_tick(start)
@@ -320,6 +356,8 @@ class KeyService:
         earlier rounds are for those who were in them.
         """
         run, round_ = self._registry.run(place.run), self._registry.round(place)
+        if run.release_to_aggregator:
+            raise refused("not-released", f"models of run {run.run} come from its aggregator")
         if self._client(run, who) not in round_.weights:
             latest = self._registry.latest_round(place.run, place.cluster)
             self._member(run, latest if latest.number == place.number + 1 else round_, who)
@@ -331,7 +369,7 @@ class KeyService:
             raise refused("not-a-member", f"client {client} is no member of cluster {round_.cluster} in this round")
 
     def _client(self, run: Run, who: Identity) -> int:
-        client = run.client(who.name)
+        client = self._apps.client(run.run, who.name) if run.release_to_aggregator else run.client(who.name)
         if client is None:
             raise refused("not-a-member", f"{who.name} is not registered with run {run.run}")
         return client
@@ -341,7 +379,8 @@ class KeyService:
 
     def _server(self, run: Run, who: Identity, ledger: DatabaseLedger | None = None) -> KeyServer:
         key = self._key(run.run)
-        ledger = ledger or DatabaseLedger(self.store, self._root, who, rule=ServerRule(**run.server))
+        rule = None if run.release_to_aggregator else ServerRule(**run.server)
+        ledger = ledger or DatabaseLedger(self.store, self._root, who, rule=rule)
         return KeyServer(key, rules=self._rules(run), ledger=ledger)
 
     def _rules(self, run: Run) -> ReleaseRules:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from sensecrypt.crypto.parallel import may_fork
 from sensecrypt.data import load_dataset
 from sensecrypt.data.datasets import Dataset
 from sensecrypt.lab.assess.images import image_rows
@@ -96,8 +97,11 @@ def _sweep(spec: Spec, first: str, seed: int) -> list[Attempt]:
 
 def _measure(spec: Spec, attempts: Sequence[Attempt], _folder: Path) -> list[Row]:
     """Two at a time: an attack of a small network cannot use more than one core."""
+    attack = partial(_attack, spec["steps"], spec["restarts"])
+    if not may_fork():
+        return [attack(attempt) for attempt in attempts]
     with ProcessPoolExecutor(2, get_context("fork"), torch.set_num_threads, (1,)) as pool:
-        return list(pool.map(partial(_attack, spec["steps"], spec["restarts"]), attempts))
+        return list(pool.map(attack, attempts))
 
 
 def _attack(steps: int, restarts: int, attempt: Attempt) -> Row:

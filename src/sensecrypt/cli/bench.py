@@ -208,9 +208,7 @@ def dkms(parameters: int, clients: int, workers: int, repeats: int, seed: int, a
 
 
 @bench.command()
-@click.option(
-    "--profiles", default="ring-2048,paillier-2048", show_default=True, help="That protect the app, with commas."
-)
+@click.option("--profiles", default="ring-2048,paillier-2048", show_default=True, help="That protect the app.")
 @click.option("--clients", default=100, show_default=True, type=click.IntRange(3, 10_000), help="Simulated ones.")
 @click.option("--per-round", default=10, show_default=True, type=click.IntRange(3, 1000), help="Of these, sampled.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 1000), help="Played.")

@@ -212,12 +212,15 @@ def dkms(parameters: int, clients: int, workers: int, repeats: int, seed: int, a
 @click.option("--clients", default=100, show_default=True, type=click.IntRange(3, 10_000), help="Simulated ones.")
 @click.option("--per-round", default=10, show_default=True, type=click.IntRange(3, 1000), help="Of these, sampled.")
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 1000), help="Played.")
+@click.option(
+    "--steps", default=200, show_default=True, type=click.IntRange(1), help="Of training, per client and round."
+)
 @_json
-def flower(profiles: str, clients: int, per_round: int, rounds: int, as_json: bool) -> None:
+def flower(profiles: str, clients: int, per_round: int, rounds: int, steps: int, as_json: bool) -> None:
     """A simulated Flower app with and without SenseCrypt: seconds per round, bytes per reply."""
 
     def run(module: Any, say: Callable[[str], None]) -> Any:
         names = tuple(get_profile(name.strip()).name for name in profiles.split(","))
-        return module.run(names, clients=clients, per_round=per_round, rounds=rounds, on_step=say)
+        return module.run(names, clients=clients, per_round=per_round, rounds=rounds, steps=steps, on_step=say)
 
     _bench("flower", as_json, run, extra="flower-simulation")

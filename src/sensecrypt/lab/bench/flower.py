@@ -27,6 +27,7 @@ class Row:
         clients: simulated ones.
         per_round: of these, sampled in each round.
         rounds: played.
+        steps: of training that a client makes in a round.
         seconds_per_round: the median.
         ratio: of that to the plain app's.
         bytes_per_reply: on average.
@@ -36,22 +37,26 @@ class Row:
     clients: int
     per_round: int
     rounds: int
+    steps: int
     seconds_per_round: float
     ratio: float
     bytes_per_reply: float
 
 
 def run(
-    profiles: tuple[str, ...], *, clients: int, per_round: int, rounds: int, on_step: Callable[[str], None]
+    profiles: tuple[str, ...], *, clients: int, per_round: int, rounds: int, steps: int, on_step: Callable[[str], None]
 ) -> list[Row]:
-    """The plain app, then each profile; one simulation each, with as many processes as there are processors."""
+    """The plain app, then each profile; one simulation each, with as many processes as there are processors.
+
+    Flower looks for replies every tenth of a second: rounds that take less are not told apart.
+    """
     rows: list[Row] = []
     for method in ("plain", *profiles):
         on_step(f"{method}: {clients} clients, {per_round} per round, {rounds} rounds")
-        seconds, sizes = _simulate(method, clients, per_round, rounds)
+        seconds, sizes = _simulate(method, clients, per_round, rounds, steps)
         typical = median(seconds)
         ratio = typical / rows[0].seconds_per_round if rows else 1.0
-        rows.append(Row(method, clients, per_round, rounds, typical, ratio, sum(sizes) / (per_round * rounds)))
+        rows.append(Row(method, clients, per_round, rounds, steps, typical, ratio, sum(sizes) / (per_round * rounds)))
     return rows
 
 
@@ -62,15 +67,17 @@ def shown(report: list[Row]) -> list[Table | str]:
         for row in report
     ]
     first = report[0]
-    title = f"{first.clients} simulated clients, {first.per_round} per round, {first.rounds} rounds"
+    title = (
+        f"{first.clients} simulated clients, {first.per_round} per round, {first.rounds} rounds of {first.steps} steps"
+    )
     return [Table(title, ["method", "s per round", "times plain", "bytes per reply"], cells)]
 
 
-def _simulate(method: str, clients: int, per_round: int, rounds: int) -> tuple[list[float], list[int]]:
+def _simulate(method: str, clients: int, per_round: int, rounds: int, steps: int) -> tuple[list[float], list[int]]:
     with tempfile.TemporaryDirectory(prefix="bench-flower-") as name:
         folder = Path(name)
         out, home = folder / "out.json", folder / "home"
-        _write_app(folder / "app", out, method, per_round, rounds)
+        _write_app(folder / "app", out, method, per_round, rounds, steps)
         home.mkdir()
         options = f"options.num-supernodes = {clients}\noptions.backend.client-resources.num-cpus = 1\n"
         (home / "config.toml").write_text(f'[superlink]\ndefault = "local"\n\n[superlink.local]\n{options}')
@@ -84,7 +91,7 @@ def _simulate(method: str, clients: int, per_round: int, rounds: int) -> tuple[l
         return told["seconds"], told["bytes"]
 
 
-def _write_app(folder: Path, out: Path, method: str, per_round: int, rounds: int) -> None:
+def _write_app(folder: Path, out: Path, method: str, per_round: int, rounds: int, steps: int) -> None:
     folder.mkdir()
     protected = method != "plain"
     for part in ("client", "server"):
@@ -95,6 +102,6 @@ def _write_app(folder: Path, out: Path, method: str, per_round: int, rounds: int
         'dependencies = []\n\n[tool.flwr.app]\npublisher = "bench"\n\n[tool.flwr.app.components]\n'
         'serverapp = "server_part:app"\nclientapp = "client_part:app"\n\n[tool.flwr.app.config]\n'
         f'num-server-rounds = {rounds}\nclients-per-round = {per_round}\nprofile = "{method}"\n'
-        f"out = {json.dumps(str(out))}\n",
+        f"local-steps = {steps}\nout = {json.dumps(str(out))}\n",
         encoding="utf-8",
     )

@@ -19,7 +19,7 @@ from torch import nn
 
 from sensecrypt import flower
 
-_EPOCHS, _RATE = 5, 0.1
+_RATE = 0.1
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -40,7 +40,7 @@ def client_app(*, protected: bool) -> clientapp.ClientApp:
         own = slice(int(context.node_config["partition-id"]), None, int(context.node_config["num-partitions"]))
         images, labels = (torch.tensor(each[own]) for each in load_digits(return_X_y=True))
         optimizer = torch.optim.SGD(net.parameters(), lr=_RATE)
-        for _ in range(_EPOCHS):
+        for _ in range(int(context.run_config["local-steps"])):
             optimizer.zero_grad()
             nn.functional.cross_entropy(net(images.float() / 16), labels).backward()  # type: ignore[no-untyped-call]
             optimizer.step()

@@ -166,7 +166,7 @@ def _finite(row: dict[str, Any]) -> dict[str, Any]:
 def _problem(config: RunConfig) -> str:
     from sensecrypt.models import DEFAULT_MODEL
 
-    return f"{config.dataset}, {config.model or DEFAULT_MODEL[config.dataset]}"
+    return f"{config.problem.dataset}, {config.problem.model or DEFAULT_MODEL[config.problem.dataset]}"
 
 
 def _show(rows: list[dict[str, Any]], title: str) -> None:

@@ -89,11 +89,15 @@ class Client:
         config, row, facts = self.context.config, np.empty(0), Facts()
         if self.guards is not None:
             self.guards.require_unused(self.initial, self.run)
-        if config.clustering != "none":
-            if config.sensitivities == "clear" and self.identity is not None and not self.identity.clear_sensitivities:
+        if config.groups.clustering != "none":
+            if (
+                config.groups.sensitivities == "clear"
+                and self.identity is not None
+                and not self.identity.clear_sensitivities
+            ):
                 raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
             self._claim(self.initial)
-            seed = sketch_seed if config.sensitivities == "sketch" else None
+            seed = sketch_seed if config.groups.sensitivities == "sketch" else None
             described = describe_gains(*self._gains(), seed)
             row, facts = described.row, described.facts
             if seed is not None:
@@ -178,7 +182,7 @@ class Client:
         if task.refresh is not None and update.sensitivity is not None:
             self.keyservice.send_tag(update.sensitivity.tag, task.refresh[0])
             parts["sensitivity"] = update.sensitivity.upload
-        if self.context.config.messages == "keep":
+        if self.context.config.machines.messages == "keep":
             parts["own"] = serialize("own", {}, {"sent": update.sent})
         return parts
 
@@ -195,7 +199,7 @@ class Client:
             refresh = (given.after, given.after_seed)
         order = profile = ranking = exposed = None
         if self.context.policy.ranks_by is not None:
-            found, in_slots = given.ranking, self.context.config.layout == "prefix"
+            found, in_slots = given.ranking, self.context.config.selection.layout == "prefix"
             if found is None and (in_slots or self.context.policy.ranks_by == "jacobian"):
                 raise Rejected("the key service has no order of the parameters for this round")
             if found is not None and in_slots:
@@ -256,7 +260,7 @@ class Client:
         moved = self.keyservice.moved(place, self.initial.size)
         if self.guards is not None and self.clip is not None:
             try:
-                reach = self.context.config.server_rule.reach(self.clip)
+                reach = self.context.config.server.rule.reach(self.clip)
                 self.guards.check_start(moved, self.initial.size, number, reach=reach)
             except InvalidInput as error:  # how far the models of a cluster are apart is not for the aggregator
                 _LOG.warning("round %d: nothing is trained, because: %s", assignment.number, error)

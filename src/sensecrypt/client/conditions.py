@@ -28,7 +28,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from sensecrypt import checks
-from sensecrypt.config import RunConfig
+from sensecrypt.config import RunConfig, to_settings
 from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.policies import get_policy
 from sensecrypt.protocol.dominance import LARGEST_SQUARE, honest_share, honest_square
@@ -92,16 +92,16 @@ class Conditions:
             config: the run's settings.
             told: what the key service tells about the run.
         """
-        if config.layout not in self.layouts:
-            _refuse("layouts", config.layout, f"allows {', '.join(self.layouts)}")
-        if config.clustering != "none" and not self.sketches:
-            _refuse("sketches", f"clustering {config.clustering}", "sends no sketch")
-        if get_policy(config.policy).propose is not None and not self.proposals:
-            _refuse("proposals", f"policy {config.policy}", "proposes no blocks")
-        if config.uploads == "weights" and self.uploads != "weights":
+        if config.selection.layout not in self.layouts:
+            _refuse("layouts", config.selection.layout, f"allows {', '.join(self.layouts)}")
+        if config.groups.clustering != "none" and not self.sketches:
+            _refuse("sketches", f"clustering {config.groups.clustering}", "sends no sketch")
+        if get_policy(config.selection.policy).propose is not None and not self.proposals:
+            _refuse("proposals", f"policy {config.selection.policy}", "proposes no blocks")
+        if config.training.uploads == "weights" and self.uploads != "weights":
             _refuse("uploads", "weights", "allows updates")
         for name in _RANGES:
-            asked, (low, high) = getattr(config, name), getattr(self, name)
+            asked, (low, high) = to_settings(config)[name], getattr(self, name)
             if not low <= asked <= high:
                 _refuse(name, f"{asked:g}", f"allows {low:g} to {high:g}")
         if told["min_contributors"] < self.least_contributors:

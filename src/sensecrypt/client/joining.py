@@ -32,7 +32,7 @@ def require_terms(config: RunConfig, run: str, identity: Identity, keyservice: C
     """What the key service tells about a run that meets the client's conditions, or `Rejected`; no data are loaded."""
     described = keyservice.run(run)
     identity.conditions.require_run(config, described)
-    if described["server"] != asdict(config.server_rule):
+    if described["server"] != asdict(config.server.rule):
         raise Rejected("the key service moves models by another rule than the run's settings say")
     return described
 
@@ -62,10 +62,10 @@ def join_run(
         config,
         share.build,
         {number: share.data},
-        AheadKey(public) if config.randomness == "ahead" else public,
+        AheadKey(public) if config.encryption.randomness == "ahead" else public,
         always=always_of(config, initial, share.classes),
         fit=fit,
-        blinded=config.blinded or identity.rest == "blinded",
+        blinded=config.encryption.blinded or identity.rest == "blinded",
         discreet=True,
         local=identity.conditions.batches == "local",
     )
@@ -74,7 +74,7 @@ def join_run(
         run,
         context,
         vector,
-        clip_bound(config.clip, vector) if config.uploads == "updates" else None,
+        clip_bound(config.training.clip, vector) if config.training.uploads == "updates" else None,
         keyservice,
         identity.state / run,
         accuracy=partial(_accuracy, share) if identity.tell_accuracy else None,

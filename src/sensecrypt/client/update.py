@@ -103,7 +103,7 @@ def train_and_score(context: ClientContext, task: Task) -> Trained:
     gradient = None
     if context.policy.needs_gradient:
         scored = _scored_at(context, task, weights)
-        samples = config.sensitivity_samples
+        samples = config.selection.sensitivity_samples
         gradient, facts["sensitivity_seconds"] = gradient_of(context, client, scored, number, samples=samples)
     return Trained(weights, gradient, facts)
 
@@ -112,7 +112,7 @@ def propose_blocks(context: ClientContext, task: Task, trained: Trained) -> byte
     """The message that says which blocks to encrypt, in methods with two exchanges."""
     start = work_seconds()
     if context.policy.propose is None:
-        raise SenseCryptError(f"policy {context.config.policy} proposes nothing")
+        raise SenseCryptError(f"policy {context.config.selection.policy} proposes nothing")
     message = Proposal(task.client, context.policy.propose(_situation(context, task, trained))).to_bytes(task.round)
     trained.facts["select_seconds"] = work_seconds() - start
     return message
@@ -220,7 +220,7 @@ def _discreet(task: Task, choice: Choice) -> Facts:
 
 def _scored_at(context: ClientContext, task: Task, trained: Vector) -> Vector:
     """The weights w at which this round's sensitivities |w·g(w)| are computed."""
-    return task.vector if context.config.gradient == "start" else trained
+    return task.vector if context.config.selection.gradient == "start" else trained
 
 
 def _situation(context: ClientContext, task: Task, trained: Trained) -> Situation:
@@ -235,7 +235,7 @@ def _situation(context: ClientContext, task: Task, trained: Trained) -> Situatio
         gradient=gradient,
         sensitivity=gains,
         budget=task.budget,
-        ratio=config.ratio,
+        ratio=config.selection.ratio,
         block=task.round.block,
         order=task.order,
         ranking=task.ranking,
@@ -243,14 +243,14 @@ def _situation(context: ClientContext, task: Task, trained: Trained) -> Situatio
         agreed=task.agreed,
         always=context.always,
         rng=np.random.default_rng(context.seed("choice", task.round.number, task.client)),
-        B=config.B,
-        C=config.C,
-        max_mi=config.max_mi if config.max_mi >= 0 else None,
-        objective=config.objective,
-        on_infeasible=config.on_infeasible,
-        bins=config.bins,
-        beta=config.beta,
-        normalise=config.normalise,
+        B=config.selection.B,
+        C=config.selection.C,
+        max_mi=config.selection.max_mi if config.selection.max_mi >= 0 else None,
+        objective=config.selection.objective,
+        on_infeasible=config.selection.on_infeasible,
+        bins=config.selection.bins,
+        beta=config.selection.beta,
+        normalise=config.selection.normalise,
     )
 
 
@@ -274,6 +274,6 @@ def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice)
             return _shared_gains(task)
         if choice.mask.blocks in (0, choice.mask.flags.size):
             return None
-        samples = context.config.sensitivity_samples
+        samples = context.config.selection.sensitivity_samples
         gradient, _ = gradient_of(context, task.client, scored, task.round.number, samples=samples)
     return sensitivity(scored, gradient).astype(np.float64)

@@ -125,17 +125,20 @@ def _coalitions(target: Member, others: Sequence[Member]) -> Iterator[tuple[int,
 def _clusters(run: RunFolder) -> Iterator[list[Member]]:
     """The members of each cluster, from what was kept of the first round."""
     config, checkpoint = run.read_config(), run.load_checkpoint()
-    labels = np.zeros(config.clients, dtype=np.int64) if checkpoint is None else checkpoint[1]["labels"]
+    labels = np.zeros(config.problem.clients, dtype=np.int64) if checkpoint is None else checkpoint[1]["labels"]
     problem = configured_problem(config)
     samples = np.array([len(each) for _, each in problem.clients])
     initial = get_vector(problem.build())
-    size, clip = initial.size, clip_bound(config.clip, initial) if config.uploads == "updates" else None
+    size, clip = (
+        initial.size,
+        clip_bound(config.training.clip, initial) if config.training.uploads == "updates" else None,
+    )
     for cluster in np.unique(labels):
         places = [int(place) for place in np.flatnonzero(labels == cluster)]
         members = {place: int(samples[place]) for place in places}
-        weights, factors = release_rules(config).shares(members, whole=config.weighting == "server")
+        weights, factors = release_rules(config).shares(members, whole=config.encryption.weighting == "server")
         header, _ = parse_any(run.message(0, f"upload-{places[0]}"), "upload")
-        profile, attempt = get_profile(config.profile), int(header["attempt"])
+        profile, attempt = get_profile(config.encryption.profile), int(header["attempt"])
         round_ = Round(header["run"], 0, int(cluster), "model", size, profile, weights, attempt, factors, clip)
         order = parse_any(run.message(0, f"members-{cluster}"), "members")[1].get("order", np.arange(size))
         aggregate = Aggregate.from_bytes(run.message(0, f"aggregate-{cluster}"), round_)

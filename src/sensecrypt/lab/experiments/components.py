@@ -73,7 +73,9 @@ def _run(spec: Spec, preset: str, folder: Path) -> list[Row]:
     images, labels = whole.test
     few = replace(whole, clients=whole.clients[: spec["clients"]], test=(images[:500], labels[:500]))
     config = make_config(settings | {"clients": spec["clients"]})
-    cost_model = measure_cost_model(config.profile, shared_key=True, ahead=False) if preset == "paper" else None
+    cost_model = (
+        measure_cost_model(config.encryption.profile, shared_key=True, ahead=False) if preset == "paper" else None
+    )
     run = RunFolder(folder / preset)
     result = run_local(config, run, problem=few, resume=run.exists(), cost_model=cost_model)
     return step_rows(result, preset)
@@ -89,7 +91,7 @@ def step_rows(result: Result, preset: str) -> list[Row]:
     def add(step: str, client: int | None, seconds: float, share: float | None = None) -> None:
         rows.append({"side": side, "step": step, "client": client, "seconds": seconds, "share": share})
 
-    scale = FLEET / result.config.clients
+    scale = FLEET / result.config.problem.clients
     servers = [record for record in log if "server" in record]
     unions = {(record["round"], record.get("cluster")): record["union_share"] for record in servers}
     for record in log:

@@ -45,11 +45,11 @@ def _measure(spec: Spec, layout: str, folder: Path) -> list[Row]:
     report = compare(spec["scenario"], [method], settings, folder, crypto=spec["crypto"], resume=True)
     run = RunFolder(folder / method.slug)
     config = make_config({**settings, **method.settings})
-    size = get_vector(build_model(DEFAULT_MODEL[config.dataset], seed=0)).size
-    blocks = -(-size // get_profile(config.profile).slots)
+    size = get_vector(build_model(DEFAULT_MODEL[config.problem.dataset], seed=0)).size
+    blocks = -(-size // get_profile(config.encryption.profile).slots)
     records = [record for record in run.records() if record["round"] >= 0]
     rows: list[Row] = [_record_row(record, blocks, report["rows"][0]["crypto"]) for record in records]
-    for client in range(0, config.clients, spec["every"]):
+    for client in range(0, config.problem.clients, spec["every"]):
         for role in (ALONE, TOGETHER):
             found = recorded_rows(run, number=spec["attacked_round"], client=client, adversary=role)
             kept = ("adversary", "role", "share", "recovered", "attributed", "leacc", "lnacc", "irec", "distance")

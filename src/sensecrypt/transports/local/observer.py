@@ -37,7 +37,12 @@ class LocalObserver(Observer):
         clip: float | None,
     ) -> None:
         """Of one run."""
-        self._keeps, self._problem, self._folder, self._service = config.messages == "keep", problem, folder, service
+        self._keeps, self._problem, self._folder, self._service = (
+            config.machines.messages == "keep",
+            problem,
+            folder,
+            service,
+        )
         self._initial, self._clip = initial, clip
         self._shares = [class_shares(labels, problem.classes) for _, labels in problem.clients]
         self._before: dict[int, dict[str, npt.NDArray[Any]]] = {}

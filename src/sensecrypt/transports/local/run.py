@@ -68,13 +68,13 @@ def run_local(
     """
     if not resume:
         folder.refuse_existing()
-    if memo is not None and config.dataset == "own":
+    if memo is not None and config.problem.dataset == "own":
         raise InvalidInput("memo", "tells problems apart by their data set's name", "use it with named data sets")
     what = problem or configured_problem(config)
     _refuse_impossible(config)
     torch.set_num_threads(1)  # before any computation: workers are forked from this process
     warm_up()
-    if get_policy(config.policy).ranks_by == "jacobian":
+    if get_policy(config.selection.policy).ranks_by == "jacobian":
         jacobian.warm_up()
     initial = what.build()
     vector, classes = get_vector(initial), what.classes
@@ -90,13 +90,13 @@ def run_local(
         keys.clients,
         memo,
         always,
-        blinded=config.blinded,
+        blinded=config.encryption.blinded,
         layers={name: math.prod(shape) for name, shape in layout(initial)},
     )
-    clip = clip_bound(config.clip, vector) if config.uploads == "updates" else None
+    clip = clip_bound(config.training.clip, vector) if config.training.uploads == "updates" else None
     observer = LocalObserver(config, what, folder, keys.service, vector, clip)
     clients = LocalClients(RUN_NAME, context, vector, clip, folder.path / "clients")
-    with folder.held(), Workers(clients, keys.service.client, config.workers) as workers:
+    with folder.held(), Workers(clients, keys.service.client, config.machines.workers) as workers:
         if not resume:
             folder.create(config)  # only now: what could not even start leaves nothing behind
             folder.save_cost_model(keys.cost_model)
@@ -135,14 +135,14 @@ def _summarised(on_round: OnRound) -> Callable[[int, list[Record]], None]:
 
 def _refuse_impossible(config: RunConfig) -> None:
     """Raise for what could never run."""
-    ordered = config.layout == "prefix" and get_policy(config.policy).ranks_by is not None
-    if measures_bandwidth(config) and config.clustering == "none" and not ordered:
+    ordered = config.selection.layout == "prefix" and get_policy(config.selection.policy).ranks_by is not None
+    if measures_bandwidth(config) and config.groups.clustering == "none" and not ordered:
         fix = "choose bandwidth declared, clustering auto, or layout prefix"
         raise InvalidInput("bandwidth", "is measured by an answer before the first round, and there is none", fix)
 
 
 def _refuse_empty_masks(config: RunConfig, size: int) -> None:
     """Raise for a ratio that would encrypt nothing."""
-    if get_policy(config.policy).uses_ratio:
-        block = min(get_profile(config.profile).slots, size)
-        blocks_of(config.ratio, -(-size // block), block)
+    if get_policy(config.selection.policy).uses_ratio:
+        block = min(get_profile(config.encryption.profile).slots, size)
+        blocks_of(config.selection.ratio, -(-size // block), block)

@@ -18,7 +18,7 @@ from sensecrypt.algo.leakage import DEFAULT_BINS, MAX_BINS
 from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.errors import InvalidInput
 from sensecrypt.policies import get_policy
-from sensecrypt.profiles import get_profile
+from sensecrypt.profiles import DEFAULT_PROFILE, get_profile
 from sensecrypt.tomlfile import read_toml, refuse_unknown
 from sensecrypt.types import Device
 
@@ -91,7 +91,7 @@ class Training(Group):
 class Encryption(Group):
     """How what is encrypted is encrypted, and what becomes of the rest."""
 
-    profile: str = setting("paillier-2048", "the parameter set of the encryption", paper="paillier-2048-scalar")
+    profile: str = setting(DEFAULT_PROFILE, "the parameter set of the encryption", paper="paillier-2048-scalar")
     key_mode: Literal["dkms", "shared-key"] = setting(
         "dkms", "`dkms`: a key server decrypts; `shared-key`: clients do", paper="shared-key"
     )
@@ -122,6 +122,9 @@ class Encryption(Group):
         if self.blinded and self.key_mode == "shared-key":
             fix = "choose rest plain, or key_mode dkms"
             raise InvalidInput("rest", "cannot be blinded without a key server that unblinds", fix)
+        if self.key_mode == "shared-key" and profile.forgeries_show_key:
+            problem = f"shared-key verifies no sum, and a forged one shows the secret key of {profile.name}"
+            raise InvalidInput("key_mode", problem, "choose key_mode dkms, or a paillier profile")
         if self.weighting == "server" and not _server_can_weigh(self.profile, self.rest):
             fix = "choose profile paillier-2048-scalar or paillier-2048-slot64 and rest plain, or weighting client"
             raise InvalidInput("weighting", f"server is not for {profile.name} with rest {self.rest}", fix)

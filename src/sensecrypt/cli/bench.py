@@ -15,6 +15,7 @@ from rich.table import Table
 
 from sensecrypt.cli.status import shown_status
 from sensecrypt.errors import MissingExtra
+from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 _repeats = click.option("--repeats", default=9, show_default=True, type=click.IntRange(1, 1000), help="Medians of.")
@@ -273,21 +274,22 @@ def _against(seconds: float, reference: float) -> tuple[str, str]:
 
 
 @bench.command()
+@click.option("--profile", default=DEFAULT_PROFILE, show_default=True, type=click.Choice(list(PROFILES)))
 @_repeats
 @_seed
 @_json
-def protocol(repeats: int, seed: int, as_json: bool) -> None:
+def protocol(profile: str, repeats: int, seed: int, as_json: bool) -> None:
     """One round of AlexNet step by step, next to the paper's; what the protocol adds; the aggregator's memory."""
     from sensecrypt.lab.bench import protocol as module
 
     with shown_status("starting") as update:
-        report = module.run(repeats=repeats, seed=seed, on_step=update)
+        report = module.run(profile=profile, repeats=repeats, seed=seed, on_step=update)
     if as_json:
         click.echo(json.dumps(asdict(report)))
         return
     _show(
         f"One round of {report.model}, all {report.parameters:,} parameters encrypted in {report.ciphertexts:,} "
-        f"ciphertexts, one core (medians of {repeats}, seconds)",
+        f"ciphertexts of {report.profile}, one core (medians of {repeats}, seconds)",
         ("method", "paper", "ours", "bare calls"),
         [
             (

@@ -178,15 +178,15 @@ class TestScenarios:
 
 class TestContestants:
     def test_policies_presets_and_settings(self):
-        found = parse_methods("plaintext, full ,sensecrypt@paper,sensecrypt+grace=0.5+randomness=ahead", "default")
+        found = parse_methods("plaintext, full ,sensecrypt@paper,sensecrypt+grace=0.5+profile=ring-2048x4", "default")
         assert [(each.policy, each.preset) for each in found] == [
             ("plaintext", "default"),
             ("full", "paper"),
             ("sensecrypt", "paper"),
             ("sensecrypt", "default"),
         ]
-        assert found[3].settings == {"grace": "0.5", "randomness": "ahead"}
-        assert found[3].name == "sensecrypt (default, grace=0.5, randomness=ahead)"
+        assert found[3].settings == {"grace": "0.5", "profile": "ring-2048x4"}
+        assert found[3].name == "sensecrypt (default, grace=0.5, profile=ring-2048x4)"
 
     @pytest.mark.parametrize(
         ("arguments", "hint"),
@@ -197,7 +197,7 @@ class TestContestants:
             (["--policies", ""], "at least one"),
             (["--policies", "random+half"], "key=value"),
             (["--policies", "random+rati=0.5"], "did you mean 'ratio'"),
-            (["--policies", "sensecrypt@paper+profile=ckks-8192"], "paillier-2048-scalar"),
+            (["--policies", "sensecrypt@paper+key_mode=dkms+profile=ckks-8192"], "paillier-2048-scalar"),
             (["--policies", "sensecrypt+profile=ckks-8192+randomness=ahead"], "fresh"),
             (["--set", "clients=7"], "multiple of 20"),
             (["--set", "cpus=4,0"], "cpus: is 0; pass a number in"),

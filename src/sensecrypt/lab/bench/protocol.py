@@ -15,6 +15,7 @@ from sensecrypt.algo.selection import select
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.client.training import train, warm_up
 from sensecrypt.crypto.keys import generate_keypair
+from sensecrypt.crypto.publicfile import public_fields
 from sensecrypt.lab.bench.aggregation import aggregate_many
 from sensecrypt.lab.bench.measure import in_own_process
 from sensecrypt.models import build_model, mean_gradient
@@ -52,6 +53,7 @@ class Report:
     """All steps for a model that is encrypted whole, what the protocol adds to them, and the aggregator's memory."""
 
     model: str
+    profile: str
     parameters: int
     ciphertexts: int
     overhead: float
@@ -70,8 +72,8 @@ class Times(dict[str, list[float]]):
         return result
 
 
-def run(*, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
-    """AlexNet, everything encrypted, two clients, one core; medians."""
+def run(*, profile: str, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
+    """AlexNet, everything encrypted with that profile, two clients, one core; medians."""
     times = Times()
     torch.set_num_threads(1)
     warm_up()
@@ -79,8 +81,8 @@ def run(*, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
     images = torch.from_numpy(rng.random((SAMPLES, 3, 32, 32), dtype=np.float32))
     labels = torch.from_numpy(rng.integers(0, 10, SAMPLES))
     model = build_model("alexnet", seed=seed)
-    public, secret = generate_keypair("paillier-2048")
-    public.prepare()
+    public, secret = generate_keypair(profile)
+    public.encrypt([0])  # builds the tables
     server = KeyServer(secret)
     settings: dict[str, Any] = {"epochs": 1, "batch_size": 64, "learning_rate": 0.015, "momentum": 0.5, "seed": seed}
     for repeat in range(repeats):
@@ -128,9 +130,9 @@ def run(*, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
     memory = []
     for clients in (20, 400):
         on_step(f"memory of aggregating {clients} uploads")
-        cost = in_own_process(aggregate_many, public.n, public.h, ciphertexts, clients, weights.size)
+        cost = in_own_process(aggregate_many, public_fields(public), ciphertexts, clients, weights.size)
         memory.append(Memory(clients, cost.peak_mb, cost.result))
-    return Report("alexnet", weights.size, round_.blocks, overhead, steps, memory)
+    return Report("alexnet", profile, weights.size, round_.blocks, overhead, steps, memory)
 
 
 def _choose(weights: Any, gains: Any, order: Any, round_: Round) -> Mask:

@@ -21,7 +21,7 @@ from sensecrypt.client.context import ClientContext, Facts, Vector
 from sensecrypt.client.guards import Guards
 from sensecrypt.client.identity import LEAST_SHARE, Identity
 from sensecrypt.client.scoring import clustering_gains, describe_gains, rank_parameters
-from sensecrypt.client.update import Task, Update, make_update, propose_blocks, train_and_score
+from sensecrypt.client.update import Task, Update, make_update, train_and_propose
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder
 from sensecrypt.keyservice.port import ClientKeyService
@@ -98,7 +98,10 @@ class Client:
                 raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
             self._claim(self.initial)
             seed = sketch_seed if config.groups.sensitivities == "sketch" else None
-            described = describe_gains(*self._gains(), seed)
+            try:
+                described = describe_gains(*self._gains(), seed)
+            except SenseCryptError as error:
+                raise self._no_part("nothing is sent", error) from None
             row, facts = described.row, described.facts
             if seed is not None:
                 row = self.keyservice.rotate_sketch(self.run, row)
@@ -123,8 +126,7 @@ class Client:
         try:
             protected, facts = rank_parameters(self.context, self.number, self.initial, task.round, task.seed)
         except SenseCryptError as error:
-            _LOG.warning("parameters are not ranked, because: %s", error)
-            raise Rejected(NO_PART if self.context.discreet else str(error)) from None
+            raise self._no_part("parameters are not ranked", error) from None
         self.keyservice.send_tag(protected.tag, task.round)
         return {"sensitivity": protected.upload, "facts": facts_to_bytes(facts)}
 
@@ -133,8 +135,7 @@ class Client:
         if self.guards is not None:
             self.guards.begin(assignment)
         task = self._task(assignment, None)
-        trained = train_and_score(self.context, task)
-        message = propose_blocks(self.context, task, trained)
+        message, trained = train_and_propose(self.context, task)
         self._between.keep_trained(assignment, trained)
         return {"proposal": message}
 
@@ -153,8 +154,7 @@ class Client:
         try:
             update = make_update(self.context, task, trained)
         except SenseCryptError as error:
-            _LOG.warning("nothing is sent, because: %s", error)
-            raise Rejected(NO_PART if self.context.discreet else str(error)) from None
+            raise self._no_part("nothing is sent", error) from None
         if task.agreed is not None:
             self._between.keep_mask(update.mask)
         return self._send(update, task, assignment)
@@ -169,6 +169,11 @@ class Client:
         folder.save_model(assignment.cluster, vector, layout(self.context.build()))
         digest = hashlib.sha256(vector.tobytes()).hexdigest().encode()
         return {"facts": facts_to_bytes(self._evaluated(vector)), "model_sha256": digest}
+
+    def _no_part(self, what: str, error: SenseCryptError) -> Rejected:
+        """Why this client is not in a round: it may follow from its data, so the reason stays in its own log."""
+        _LOG.warning("%s, because: %s", what, error)
+        return Rejected(NO_PART if self.context.discreet else str(error))
 
     def _send(self, update: Update, task: Task, assignment: Assignment) -> Parts:
         share, facts = update.facts["encrypted_share"], dict(update.facts)

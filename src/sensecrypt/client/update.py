@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from sensecrypt.client.layers import encrypted_by_layer
 from sensecrypt.client.localtraining import train_locally
 from sensecrypt.client.scoring import gradient_of, protection_facts
 from sensecrypt.errors import InvalidInput, SenseCryptError
-from sensecrypt.policies.situation import Choice, Situation, spread_over
+from sensecrypt.policies.situation import Choice, Situation, blocks_of, spread_over
 from sensecrypt.protocol.coordination import LONGEST_FAILURE, printable
 from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.protection import ProtectedUpdate, model_format, protect_model, protect_sensitivity
@@ -108,6 +109,24 @@ def train_and_score(context: ClientContext, task: Task) -> Trained:
     return Trained(weights, gradient, facts)
 
 
+def train_and_propose(context: ClientContext, task: Task) -> tuple[bytes, Trained]:
+    """The message that says which blocks to encrypt, and what was trained: the first of two exchanges.
+
+    A client that fails proposes blocks at random, and uploads a zero update in the second exchange.
+    """
+    start = work_seconds()
+    try:
+        trained = train_and_score(context, task)
+        return propose_blocks(context, task, trained), trained
+    except Exception as error:
+        reason = _log_failure(task, error)
+    seconds = work_seconds() - start
+    many = blocks_of(context.config.selection.ratio, task.round.blocks, task.round.block)
+    blocks = np.array(secrets.SystemRandom().sample(range(task.round.blocks), many), dtype=np.int64)
+    spent: Facts = {"train_seconds": seconds, "sensitivity_seconds": seconds, "select_seconds": seconds}
+    return Proposal(task.client, blocks).to_bytes(task.round), _untrained(context, task, reason, spent)
+
+
 def propose_blocks(context: ClientContext, task: Task, trained: Trained) -> bytes:
     """The message that says which blocks to encrypt, in methods with two exchanges."""
     start = work_seconds()
@@ -135,21 +154,31 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
         trained = trained or train_and_score(context, task)
         return _protected(context, task, trained)
     except Exception as error:
-        if task.round.clip is None:
-            raise
-        reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
-        _LOG.warning("round %d: a zero update is sent, because: %s", task.round.number, reason)
+        reason = _log_failure(task, error)
     spent: Facts = {"train_seconds": work_seconds() - start} if trained is None else dict(trained.facts)
     if trained is None:  # a 0 would tell that training failed
         spent["sensitivity_seconds"] = spent["train_seconds"] if context.policy.needs_gradient else 0.0
     return _zero_update(context, task, reason, spent)
 
 
+def _log_failure(task: Task, error: Exception) -> str:
+    """Why a zero update is sent, for this client's log; where clients send whole models, the error is raised."""
+    if task.round.clip is None:
+        raise error
+    reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
+    _LOG.warning("round %d: a zero update is sent, because: %s", task.round.number, reason)
+    return reason
+
+
+def _untrained(context: ClientContext, task: Task, reason: str, spent: Facts) -> Trained:
+    """What stands for training that failed: the model as it was."""
+    told = {} if context.discreet else {"failure": printable(reason)[:LONGEST_FAILURE]}
+    return Trained(task.vector, None, spent | told)
+
+
 def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) -> Update:
     """The upload of a client that could not train: nothing is learned, and as much encrypted as if it had."""
-    unmoved = Trained(
-        task.vector, None, spent | ({} if context.discreet else {"failure": printable(reason)[:LONGEST_FAILURE]})
-    )
+    unmoved = _untrained(context, task, reason, spent)
     if _decides_by_shared(context, task) or not context.policy.needs_gradient:
         with contextlib.suppress(SenseCryptError):
             return _protected(context, task, unmoved)
@@ -270,7 +299,8 @@ def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice)
     """|w·g| to tell the coverage with; for a method that does not need it, computed off the clock and only if asked."""
     gradient, scored = trained.gradient, _scored_at(context, task, trained.weights)
     if gradient is None:
-        if trained.weights is task.vector:  # training failed: what the cluster shares stands for the client's own
+        failed = context.policy.needs_gradient or trained.weights is task.vector
+        if failed:  # what the cluster shares stands for the client's own
             return _shared_gains(task)
         if choice.mask.blocks in (0, choice.mask.flags.size):
             return None

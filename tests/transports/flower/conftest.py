@@ -43,6 +43,7 @@ OPEN = """\
 batches = "seeded"  # models are compared with those of one machine
 layouts = ["prefix", "blocks"]
 proposals = true
+largest_step = 100
 least_members = 2
 least_contributors = 2
 colluders = 0

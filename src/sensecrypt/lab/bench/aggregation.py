@@ -18,9 +18,7 @@ from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
 
-def aggregate_many(
-    key: Mapping[str, Any], ciphertexts: Ciphertexts, clients: int, size: int
-) -> tuple[float, float]:
+def aggregate_many(key: Mapping[str, Any], ciphertexts: Ciphertexts, clients: int, size: int) -> tuple[float, float]:
     """Add as many uploads, each made when it is its turn; seconds, and by how many MB the peak memory grew.
 
     Args:

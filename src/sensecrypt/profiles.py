@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sensecrypt.errors import InvalidInput
 
-DEFAULT_PROFILE = "ring-2048"
+DEFAULT_PROFILE = "ring-2048x4"
 
 
 @dataclass(frozen=True)

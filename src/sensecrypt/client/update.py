@@ -36,7 +36,7 @@ class Trained:
 
     Attributes:
         weights: the model.
-        gradient: at the weights that `_scored_at` names, if the policy asked for it.
+        gradient: at the weights that `_scored_at` names, if the round needs it.
         facts: the seconds of work that both took.
     """
 
@@ -96,13 +96,13 @@ class Update:
 
 
 def train_and_score(context: ClientContext, task: Task) -> Trained:
-    """Local training, and the gradient that the policy asks for."""
+    """Local training, and the gradient if the round needs it."""
     config, client, number = context.config, task.client, task.round.number
     weights, seconds = train_locally(context, client, task.vector, number)
     _require_finite(weights, context.layers)
     facts: Facts = {"train_seconds": seconds, "sensitivity_seconds": 0.0}
     gradient = None
-    if context.policy.needs_gradient:
+    if _scores(context, task):
         scored = _scored_at(context, task, weights)
         samples = config.selection.sensitivity_samples
         gradient, facts["sensitivity_seconds"] = gradient_of(context, client, scored, number, samples=samples)
@@ -157,7 +157,7 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
         reason = _log_failure(task, error)
     spent: Facts = {"train_seconds": work_seconds() - start} if trained is None else dict(trained.facts)
     if trained is None:  # a 0 would tell that training failed
-        spent["sensitivity_seconds"] = spent["train_seconds"] if context.policy.needs_gradient else 0.0
+        spent["sensitivity_seconds"] = spent["train_seconds"] if _scores(context, task) else 0.0
     return _zero_update(context, task, reason, spent)
 
 
@@ -288,6 +288,11 @@ def _decides_by_shared(context: ClientContext, task: Task) -> bool:
     return task.order is not None and task.profile is not None and context.policy.heeds_always
 
 
+def _scores(context: ClientContext, task: Task) -> bool:
+    """Whether the round needs the client's own sensitivities: its choice follows from them, or a new order is due."""
+    return context.policy.needs_gradient and (task.refresh is not None or not _decides_by_shared(context, task))
+
+
 def _shared_gains(task: Task) -> checks.FloatVector | None:
     """The cluster's mean sensitivity of every parameter, if it has an order."""
     if task.order is None or task.profile is None:
@@ -296,13 +301,14 @@ def _shared_gains(task: Task) -> checks.FloatVector | None:
 
 
 def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice) -> checks.FloatVector | None:
-    """|w·g| to tell the coverage with; for a method that does not need it, computed off the clock and only if asked."""
+    """|w·g| to tell the coverage with; where the round does not need it, computed off the clock and only if asked."""
     gradient, scored = trained.gradient, _scored_at(context, task, trained.weights)
     if gradient is None:
-        failed = context.policy.needs_gradient or trained.weights is task.vector
+        failed = _scores(context, task) or trained.weights is task.vector
         if failed:  # what the cluster shares stands for the client's own
             return _shared_gains(task)
-        if choice.mask.blocks in (0, choice.mask.flags.size):
+        told = not context.discreet or task.refresh is not None
+        if choice.mask.blocks in (0, choice.mask.flags.size) or not told:
             return None
         samples = context.config.selection.sensitivity_samples
         gradient, _ = gradient_of(context, task.client, scored, task.round.number, samples=samples)

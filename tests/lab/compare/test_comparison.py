@@ -38,7 +38,7 @@ def run(*arguments):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("compare") / "out"
-    policies = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,fedml_he,random+ratio=0.5"
+    policies = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,fedml_he+profile=insecure-test,random+ratio=0.5+profile=insecure-test"
     result = run("--scenario", "cost-efficiency", "--policies", policies, *QUICK, "--out", str(out), "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout), out
@@ -90,7 +90,7 @@ class TestReport:
         rows = rows_of(report)
         union = rows["sensecrypt (paper)"]["union_share"]
         assert rows["maskcrypt (paper)"]["encrypted_share"] == pytest.approx(union, abs=0.001)
-        assert rows["random (default, ratio=0.5)"]["encrypted_share"] == pytest.approx(0.5, abs=0.02)
+        assert rows["random (default, ratio=0.5, profile=insecure-test)"]["encrypted_share"] == pytest.approx(0.5, abs=0.02)
 
     def test_training_is_charged_alike(self, report):
         rows = rows_of(report)
@@ -119,7 +119,7 @@ class TestReport:
 
 
 def test_an_interrupted_comparison_goes_on(tmp_path):
-    methods = parse_methods("plaintext,random", "default")
+    methods = parse_methods("plaintext,random+profile=insecure-test", "default")
     settings = scenario_settings("cost-efficiency", "digits", {"local_epochs": 1, "rounds": 2, "workers": 1})
 
     class Stop(Exception):

@@ -28,6 +28,7 @@ class Outcome:
         wall_seconds: that the run took here.
         why_clusters: in words.
         model_sha256: of each cluster's model.
+        why_profile: why `auto` became the profile; empty if the profile was said.
     """
 
     config: RunConfig
@@ -37,6 +38,7 @@ class Outcome:
     wall_seconds: float
     why_clusters: str
     model_sha256: list[str]
+    why_profile: str
 
     @property
     def records(self) -> list[Record]:
@@ -74,6 +76,8 @@ class Outcome:
             "wall_seconds": self.wall_seconds,
             "device_seconds": total_seconds(times),
             "crypto": self.config.encryption.crypto,
+            "profile": self.config.encryption.profile,
+            "why_profile": self.why_profile,
             "sensitivity_noise": noise_summary(self.config, self.log),
             "bytes_up": sum(record.get("bytes_up", 0) for record in self.log),
             "bytes_down": sum(record.get("bytes_down", 0) for record in self.log),

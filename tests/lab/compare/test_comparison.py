@@ -38,7 +38,9 @@ def run(*arguments):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("compare") / "out"
-    policies = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,fedml_he+profile=insecure-test,random+ratio=0.5+profile=insecure-test"
+    fine = "profile=insecure-test"  # whose blocks are short
+    policies = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,fedml_he+" + fine
+    policies += ",random+ratio=0.5+" + fine
     result = run("--scenario", "cost-efficiency", "--policies", policies, *QUICK, "--out", str(out), "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout), out
@@ -90,7 +92,9 @@ class TestReport:
         rows = rows_of(report)
         union = rows["sensecrypt (paper)"]["union_share"]
         assert rows["maskcrypt (paper)"]["encrypted_share"] == pytest.approx(union, abs=0.001)
-        assert rows["random (default, ratio=0.5, profile=insecure-test)"]["encrypted_share"] == pytest.approx(0.5, abs=0.02)
+        assert rows["random (default, ratio=0.5, profile=insecure-test)"]["encrypted_share"] == pytest.approx(
+            0.5, abs=0.02
+        )
 
     def test_training_is_charged_alike(self, report):
         rows = rows_of(report)

@@ -32,6 +32,7 @@ from sensecrypt.profiles import get_profile
 from sensecrypt.records import Record, clients_of, only_played
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import CostModel
+from sensecrypt.simulation.profilechoice import resolve_profile
 from sensecrypt.transports.local.keys import make_keys
 from sensecrypt.transports.local.observer import LocalObserver
 from sensecrypt.transports.local.result import Result
@@ -77,6 +78,7 @@ def run_local(
         jacobian.warm_up()
     initial = what.build()
     vector, classes = get_vector(initial), what.classes
+    config, why_profile = resolve_profile(config, vector.size)
     _refuse_empty_masks(config, vector.size)
     known = (folder.load_cost_model() if resume else None) or cost_model  # one run, one calibration
     always = always_of(config, initial, classes)
@@ -97,7 +99,7 @@ def run_local(
     clients = LocalClients(RUN_NAME, context, vector, clip, folder.path / "clients")
     with folder.held(), Workers(clients, keys.service.client, config.machines.workers) as workers:
         if not resume:
-            folder.create(config)  # only now: what could not even start leaves nothing behind
+            folder.create(config, why_profile=why_profile)  # only now: what could not even start leaves nothing behind
             folder.save_cost_model(keys.cost_model)
         transport = LocalTransport(
             workers, config, intercept=intercept, keep=folder.keep_message, cost_model=keys.cost_model
@@ -119,7 +121,7 @@ def run_local(
     hashes = [hashlib.sha256(each.tobytes()).hexdigest() for each in vectors]
     labels, seconds = state.labels.tolist(), time.perf_counter() - start
     accuracy, log = observer.accuracies(labels), only_played(folder.records())
-    return Result(config, labels, accuracy, log, seconds, state.why, hashes, vectors, what.build)
+    return Result(config, labels, accuracy, log, seconds, state.why, hashes, folder.why_profile, vectors, what.build)
 
 
 def _summarised(on_round: OnRound) -> Callable[[int, list[Record]], None]:

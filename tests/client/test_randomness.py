@@ -8,7 +8,7 @@ from torch import nn
 
 from sensecrypt.client import scoring
 from sensecrypt.client.context import ClientContext
-from sensecrypt.client.localtraining import train_locally
+from sensecrypt.client.scoring import train_locally
 from sensecrypt.config import make_config
 from sensecrypt.models import get_vector
 from tests.crypto.conftest import keypair

@@ -15,7 +15,7 @@ import click
 from sensecrypt.cli.status import shown_status
 from sensecrypt.cli.tables import show_table
 from sensecrypt.errors import MissingExtra
-from sensecrypt.profiles import get_profile
+from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES, get_profile
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 _seed = click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Of the instances.")
@@ -156,12 +156,17 @@ def projections(model: str, challenges: tuple[int, ...], repeats: int, seed: int
 
 
 @bench.command()
+@click.option("--profile", default=DEFAULT_PROFILE, show_default=True, type=click.Choice(list(PROFILES)))
 @_repeats()
 @_seed
 @_json
-def protocol(repeats: int, seed: int, as_json: bool) -> None:
+def protocol(profile: str, repeats: int, seed: int, as_json: bool) -> None:
     """One round of AlexNet step by step, next to the paper's; what the protocol adds; the aggregator's memory."""
-    _bench("protocol", as_json, lambda module, say: module.run(repeats=repeats, seed=seed, on_step=say))
+    _bench(
+        "protocol",
+        as_json,
+        lambda module, say: module.run(profile=profile, repeats=repeats, seed=seed, on_step=say),
+    )
 
 
 _MODELS = ("mlp", "alexnet")

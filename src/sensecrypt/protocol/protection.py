@@ -12,11 +12,10 @@ from sensecrypt import checks
 from sensecrypt.crypto.encoding import FixedPoint
 from sensecrypt.crypto.scheme import Ciphertexts, DecryptionKey, EncryptionKey, Ints
 from sensecrypt.errors import InvalidInput, ValueDoesNotFit
-from sensecrypt.protocol.blinding import new_blinding, wrap
 from sensecrypt.protocol.costs import Cost
-from sensecrypt.protocol.integrity import PRIME, mac_tag, new_tag_offset, taggable
 from sensecrypt.protocol.messages import Tag, Upload
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.tags import PRIME, mac_tag, new_blinding, new_tag_offset, taggable, wrap
 from sensecrypt.types import Mask
 from sensecrypt.worktime import work_seconds
 
@@ -133,7 +132,9 @@ def _protect(
     tag_offset = new_tag_offset()
     upload = Upload(client, bare, ciphertexts, rest[~hidden], tag_offset)
     whole = mac_tag(values, seed)
-    encrypted = whole if hidden.all() else mac_tag(np.where(mask.to_array(), values, 0), seed)
+    encrypted = whole if hidden.all() else 0
+    if mask.blocks and not hidden.all():
+        encrypted = mac_tag(np.where(mask.to_array(), values, 0), seed)
     tags = ((whole + tag_offset.whole) % PRIME, (encrypted + tag_offset.encrypted) % PRIME)
     signed = Tag(client, *tags, blinding)
     return ProtectedUpdate(upload.to_bytes(round_), signed.to_bytes(round_), cost)

@@ -19,6 +19,7 @@ from sensecrypt.config import SETTINGS, RunConfig, change, make_config, to_setti
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder, write_whole
 from sensecrypt.protocol.envelope import parse_any, serialize
+from sensecrypt.records import Record, read_record, to_fields
 from sensecrypt.simulation.clock import CostModel
 
 VERSION = 3
@@ -50,29 +51,40 @@ class RunFolder:
             fix = "choose another folder, or continue it with --resume"
             raise InvalidInput(str(self.path), "holds a run already", fix)
 
-    def create(self, config: RunConfig) -> None:
-        """Start a new run here."""
+    def create(self, config: RunConfig, *, why_profile: str = "") -> None:
+        """Start a new run here; `why_profile` says why `auto` became this profile, if it was asked for."""
         self.refuse_existing()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInput(str(self.path), f"cannot be made ({error.strerror})", "choose another folder") from None
-        self._write_config(config)
+        self._write_config(config, why_profile)
 
-    def _write_config(self, config: RunConfig) -> None:
-        self.write("run.json", json.dumps({"version": VERSION, "config": to_settings(config)}, indent=1).encode())
+    def _write_config(self, config: RunConfig, why_profile: str) -> None:
+        fields = {"version": VERSION, "config": to_settings(config), "why_profile": why_profile}
+        self.write("run.json", json.dumps(fields, indent=1).encode())
 
     def read_config(self) -> RunConfig:
         """The configuration of the run that is here."""
+        return make_config(
+            {"weighting": "client", **self._fields()["config"]}
+        )  # as runs were before there was a choice
+
+    @property
+    def why_profile(self) -> str:
+        """Why `auto` became the run's profile; empty if the profile was said."""
+        return str(self._fields().get("why_profile", ""))
+
+    def _fields(self) -> dict[str, Any]:
         try:
-            run = json.loads((self.path / "run.json").read_text())
+            run: dict[str, Any] = json.loads((self.path / "run.json").read_text())
         except (OSError, ValueError):
             raise InvalidInput(str(self.path), "holds no run", "check the path, or start a run there first") from None
         if run.get("version") != VERSION:
             raise InvalidInput(
                 str(self.path), f"is a run of version {run.get('version')}", "use the version that made it"
             )
-        return make_config({"weighting": "client", **run["config"]})  # as runs were before there was a choice
+        return run
 
     def change_config(self, changes: Mapping[str, Any]) -> RunConfig:
         """The configuration with these changes, which hold from the next round on; what cannot change is refused.
@@ -85,7 +97,7 @@ class RunFolder:
                 fix = f"start another run, or change one of {', '.join(CHANGEABLE)}"
                 raise InvalidInput(key, "cannot be changed in a run that has begun", fix)
         config = change(self.read_config(), changes)
-        self._write_config(config)
+        self._write_config(config, self.why_profile)
         return config
 
     @contextlib.contextmanager
@@ -153,25 +165,35 @@ class RunFolder:
                 str(path), f"cannot be used ({error})", "start the run again in another folder"
             ) from None
 
-    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
+    def append(self, records: Sequence[Record]) -> None:
         """Add lines to the records."""
         try:
             with self.records_path.open("a") as file:
-                file.writelines(json.dumps(record) + "\n" for record in records)
+                file.writelines(json.dumps(to_fields(record)) + "\n" for record in records)
         except OSError as error:
             raise SenseCryptError(f"{self.records_path} cannot be written: {error.strerror}; free some space") from None
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """All complete lines."""
         if not self.records_path.exists():
             return []
-        lines = self.records_path.read_text().split("\n")[:-1]
-        return [json.loads(line) for line in lines]
+        records = []
+        for number, line in enumerate(self.records_path.read_text().split("\n")[:-1], start=1):
+            try:
+                records.append(read_record(json.loads(line)))
+            except InvalidInput as error:
+                problem = f"is not what a run writes: line {number}: {error.argument} {error.problem}"
+                raise InvalidInput(str(self.records_path), problem, error.fix) from None
+            except (ValueError, RecursionError):
+                fix = "restore it, or start the run again in another folder"
+                problem = f"is not what a run writes: line {number} is no JSON"
+                raise InvalidInput(str(self.records_path), problem, fix) from None
+        return records
 
     def forget_from(self, round_number: int) -> None:
         """Drop the records of rounds that will be played again."""
-        kept = [record for record in self.records() if record["round"] < round_number]
-        self.write("records.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
+        kept = [record for record in self.records() if record.round < round_number]
+        self.write("records.jsonl", "".join(json.dumps(to_fields(record)) + "\n" for record in kept).encode())
 
     def save_models(
         self, vectors: Sequence[npt.NDArray[np.float32]], layout: Sequence[tuple[str, tuple[int, ...]]]

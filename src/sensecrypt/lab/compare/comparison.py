@@ -7,6 +7,7 @@ masks under the same preset and settings, if both take part.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from statistics import mean
 from typing import Any
 
 from sensecrypt.client.problem import configured_problem
-from sensecrypt.config import RunConfig, to_settings
+from sensecrypt.config import AUTO, RunConfig, change, to_settings
 from sensecrypt.errors import InvalidInput
 from sensecrypt.files import make_folder
 from sensecrypt.lab.bench.stock import stock_cost_model
@@ -22,6 +23,7 @@ from sensecrypt.methods import Method
 from sensecrypt.models import DEFAULT_MODEL
 from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
+from sensecrypt.records import servers_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.calibration import measure_cost_model
 from sensecrypt.simulation.clock import CostModel, RoundTime, total_seconds
@@ -84,6 +86,8 @@ def compare(
             on_step(method.name, 0, config.training.rounds)
         place = RunFolder(folder / method.slug)
         going_on = resume and place.exists()
+        if going_on and config.encryption.profile == AUTO:
+            config = change(config, {"profile": place.read_config().encryption.profile})
         if going_on and to_settings(place.read_config()) != to_settings(config):
             raise InvalidInput(str(place.path), "is a run with other settings", "choose another folder")
         make_folder(memo)
@@ -118,7 +122,8 @@ def has_begun(folder: Path) -> bool:
 
 def _our_cost_model(config: RunConfig, known: dict[tuple[str, str, str], CostModel]) -> CostModel | None:
     """What a ciphertext of this run costs us: measured once, the same for all runs that encrypt alike."""
-    if config.encryption.crypto == "real" or not get_policy(config.selection.policy).encrypts:
+    real = config.encryption.crypto == "real" or config.encryption.profile == AUTO  # the run chooses, and measures
+    if real or not get_policy(config.selection.policy).encrypts:
         return None
     chosen = config.encryption
     kind = (chosen.profile, chosen.key_mode, chosen.randomness)
@@ -169,7 +174,7 @@ def _median_client(result: Result) -> float:
     """The mean encrypted share of the median client."""
     shares: dict[int, list[float]] = {}
     for record in result.played:
-        shares.setdefault(record["client"], []).append(record["encrypted_share"])
+        shares.setdefault(record.client, []).append(record.encrypted_share or 0.0)
     means = sorted(mean(each) for each in shares.values())
     return means[(len(means) - 1) // 2]
 
@@ -178,26 +183,28 @@ def _under_covered(result: Result) -> float:
     """Mean share of what a cluster encrypted that fewer than `min_contributors` of its clients did."""
     size = result.vectors[0].size
     blocks = -(-size // min(get_profile(result.config.encryption.profile).slots, size))
-    served = [record for record in result.log if "server" in record and record.get("union_share")]
+    served = [record for record in servers_of(result.log) if record.union_share]
     return float(
-        mean([record["under_covered_blocks"] / (record["union_share"] * blocks) for record in served] or [0.0])
+        mean(
+            [(record.under_covered_blocks or 0) / ((record.union_share or 1.0) * blocks) for record in served] or [0.0]
+        )
     )
 
 
 def _ahead(result: Result) -> float:
     """Device seconds a round that the busiest client spends on randomness before it; not in its time."""
     spent = [
-        (record["ahead_seconds"] + record.get("order_ahead_seconds", 0.0))
-        / result.config.devices(record["round"])[record["client"]].speed
+        ((record.ahead_seconds or 0.0) + (record.order_ahead_seconds or 0.0))
+        / result.config.devices(record.round)[record.client].speed
         for record in result.played
     ]
     return max(spent, default=0.0)
 
 
 def _round_row(time: RoundTime, result: Result) -> dict[str, Any]:
-    records = [record for record in result.records if record["round"] == time.number]
-    accuracies = [record["accuracy"] for record in records]
-    played = [record for record in records if "left_out" not in record]
+    records = [record for record in result.records if record.round == time.number]
+    accuracies = [math.nan if record.accuracy is None else record.accuracy for record in records]
+    played = [record for record in records if record.counts]
     return {
         "round": time.number,
         "seconds": time.seconds,
@@ -206,10 +213,10 @@ def _round_row(time: RoundTime, result: Result) -> dict[str, Any]:
         "accuracy_mean": mean(accuracies),
         "accuracy_min": min(accuracies),
         "accuracy_max": max(accuracies),
-        "encrypted_share": mean(record["encrypted_share"] for record in played),
-        "encrypted_share_min": min(record["encrypted_share"] for record in played),
-        "bytes_up": sum(record["bytes_up"] for record in played),
-        "bytes_down": sum(record["bytes_down"] for record in played),
+        "encrypted_share": mean((record.encrypted_share or 0.0) for record in played),
+        "encrypted_share_min": min((record.encrypted_share or 0.0) for record in played),
+        "bytes_up": sum((record.bytes_up or 0) for record in played),
+        "bytes_down": sum((record.bytes_down or 0) for record in played),
         "client_seconds_min": min(time.client_seconds),
         "client_seconds_mean": mean(time.client_seconds),
         "client_seconds_max": max(time.client_seconds),

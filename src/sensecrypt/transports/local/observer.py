@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,15 @@ from sensecrypt.client.context import Vector
 from sensecrypt.client.problem import Problem
 from sensecrypt.client.training import accuracy_by_class, class_shares
 from sensecrypt.config import RunConfig
-from sensecrypt.coordinator.ports import Observer, Record
+from sensecrypt.coordinator.ports import Observer
 from sensecrypt.keyservice.in_process import InProcessKeyService
 from sensecrypt.models import set_vector
 from sensecrypt.protocol.envelope import serialize
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.updates import model_from
+from sensecrypt.records import SETUP, ClientRecord, Record
 from sensecrypt.runs.clientmap import save_map
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.simulation.clock import SETUP
 
 
 class LocalObserver(Observer):
@@ -99,6 +100,6 @@ class LocalObserver(Observer):
         if number == SETUP:
             return
         accuracies = self.accuracies(labels)
-        for record in records:
-            if "client" in record:
-                record["accuracy"] = accuracies[record["client"]]
+        for place, record in enumerate(records):
+            if isinstance(record, ClientRecord):
+                records[place] = replace(record, accuracy=accuracies[record.client])

@@ -23,20 +23,20 @@ from sensecrypt.client.training import warm_up
 from sensecrypt.config import RunConfig
 from sensecrypt.coordinator import run as coordinator
 from sensecrypt.coordinator.budgets import measures_bandwidth
-from sensecrypt.coordinator.ports import Patience, Record
+from sensecrypt.coordinator.ports import Patience
 from sensecrypt.errors import InvalidInput
 from sensecrypt.models import get_vector, layout
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.situation import blocks_of
 from sensecrypt.profiles import get_profile
-from sensecrypt.runs.fleetoutcome import without_refusals
+from sensecrypt.records import Record, clients_of, only_played
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import CostModel
+from sensecrypt.simulation.profilechoice import resolve_profile
 from sensecrypt.transports.local.keys import make_keys
 from sensecrypt.transports.local.observer import LocalObserver
 from sensecrypt.transports.local.result import Result
-from sensecrypt.transports.local.transport import Intercept, LocalClients, LocalTransport
-from sensecrypt.transports.local.workers import Workers
+from sensecrypt.transports.local.transport import Intercept, LocalClients, LocalTransport, Workers
 
 RUN_NAME = "local"
 OnRound = Callable[[int, float, float], None]
@@ -78,6 +78,7 @@ def run_local(
         jacobian.warm_up()
     initial = what.build()
     vector, classes = get_vector(initial), what.classes
+    config, why_profile = resolve_profile(config, vector.size)
     _refuse_empty_masks(config, vector.size)
     known = (folder.load_cost_model() if resume else None) or cost_model  # one run, one calibration
     always = always_of(config, initial, classes)
@@ -98,7 +99,7 @@ def run_local(
     clients = LocalClients(RUN_NAME, context, vector, clip, folder.path / "clients")
     with folder.held(), Workers(clients, keys.service.client, config.machines.workers) as workers:
         if not resume:
-            folder.create(config)  # only now: what could not even start leaves nothing behind
+            folder.create(config, why_profile=why_profile)  # only now: what could not even start leaves nothing behind
             folder.save_cost_model(keys.cost_model)
         transport = LocalTransport(
             workers, config, intercept=intercept, keep=folder.keep_message, cost_model=keys.cost_model
@@ -119,15 +120,15 @@ def run_local(
     folder.save_models(vectors, layout(initial))
     hashes = [hashlib.sha256(each.tobytes()).hexdigest() for each in vectors]
     labels, seconds = state.labels.tolist(), time.perf_counter() - start
-    accuracy, log = observer.accuracies(labels), without_refusals(folder.records())
-    return Result(config, labels, accuracy, log, seconds, state.why, hashes, vectors, what.build)
+    accuracy, log = observer.accuracies(labels), only_played(folder.records())
+    return Result(config, labels, accuracy, log, seconds, state.why, hashes, folder.why_profile, vectors, what.build)
 
 
 def _summarised(on_round: OnRound) -> Callable[[int, list[Record]], None]:
     def told(number: int, records: list[Record]) -> None:
-        clients = [record for record in records if "client" in record]
-        shares = [record["encrypted_share"] for record in clients if "encrypted_share" in record]
-        accuracies = [record["accuracy"] for record in clients]
+        clients = clients_of(records)
+        shares = [record.encrypted_share for record in clients if record.encrypted_share is not None]
+        accuracies = [math.nan if record.accuracy is None else record.accuracy for record in clients]
         on_round(number, float(np.nanmean(accuracies)), float(np.mean(shares)) if shares else 0.0)
 
     return told

@@ -133,6 +133,9 @@ class RunConfig:
         server_momentum: β₁ of `fedavgm`, `fedadam` and `fedyogi`.
         server_beta2: β₂ of `fedadam` and `fedyogi`.
         server_tau: τ of `fedadam` and `fedyogi`.
+        statistics: how many values at the end of the model's vector are no parameters but statistics, such as the
+            running means of batch normalisation: they are averaged whatever the server's rule. A run on one machine
+            counts them.
         local_epochs: of training a round.
         batch_size: of training.
         learning_rate: of training.
@@ -196,6 +199,7 @@ class RunConfig:
     server_momentum: float = 0.9
     server_beta2: float = 0.99
     server_tau: float = 1e-3
+    statistics: int = 0
     local_epochs: int = 1
     batch_size: int = 32
     learning_rate: float = 0.05
@@ -240,7 +244,7 @@ class RunConfig:
                 raise InvalidInput(name, "are empty", "give a number for at least one device")
             for each in (each for row in rows for each in row):
                 checks.number(name, each, low=_TINY, high=_HUGE)
-        if self.server_rule != ServerRule() and self.uploads == "weights":
+        if self.server_rule != ServerRule(statistics=self.statistics) and self.uploads == "weights":
             fix = "set uploads=updates, or leave the server's settings out"
             raise InvalidInput("server", "rules are for updates, and clients upload weights", fix)
         profile = get_profile(self.profile)
@@ -261,7 +265,7 @@ class RunConfig:
     def server_rule(self) -> ServerRule:
         """How the mean update of a round moves a cluster's model."""
         rates = (self.server_learning_rate, self.server_momentum, self.server_beta2, self.server_tau)
-        return ServerRule(self.server, *rates)
+        return ServerRule(self.server, *rates, statistics=self.statistics)
 
     @property
     def blinded(self) -> bool:

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 from sensecrypt.client.context import ClientContext, Vector
-from sensecrypt.client.randomness import stir
-from sensecrypt.client.training import train
+from sensecrypt.client.mistakes import explained
+from sensecrypt.client.randomness import seeded
+from sensecrypt.client.training import train_on
 from sensecrypt.config import RunConfig
-from sensecrypt.models import get_vector
+from sensecrypt.models import constants, get_vector, require_constants
 from sensecrypt.simulation.trainingcache import timed
 
 
 def train_locally(context: ClientContext, client: int, vector: Vector, number: int) -> tuple[Vector, float]:
     """A client's model after one iteration of local training from `vector`, and the seconds of work that it took."""
-    config = context.config
-    images, labels = context.data[client]
+    config, recipe = context.config, context.recipe
 
     def make() -> Vector:
-        model, seed = context.model(vector), context.seed("batches", number, client)
-        if context.local:
-            stir()
-        if context.fit is not None:
-            context.fit(model, images, labels, seed)
-            return get_vector(model)
-        return train(
-            model,
-            images,
-            labels,
-            epochs=config.local_epochs,
-            batch_size=config.batch_size,
-            learning_rate=config.learning_rate,
-            momentum=config.momentum,
-            seed=seed,
-        )
+        data, model, seed = context.own(client), context.model(vector), context.seed("batches", number, client)
+        with seeded(seed), explained(f"clients[{client}]", model):
+            data.begin(seed)
+            if recipe.fit is not None:
+                before = constants(model)
+                recipe.fit(model, data.own, max(number, 0))
+                require_constants(model, before)
+                return get_vector(model)
+            return train_on(
+                model,
+                data,
+                recipe,
+                epochs=config.local_epochs,
+                batch_size=config.batch_size,
+                learning_rate=config.learning_rate,
+                momentum=config.momentum,
+                seed=seed,
+                number=max(number, 0),
+            )
 
     settings = (config.local_epochs, config.batch_size, config.learning_rate, config.momentum)
     key = ("train", *problem_key(config), *settings, number, client)

@@ -101,7 +101,9 @@ def train_and_score(context: ClientContext, task: Task) -> Trained:
     _require_finite(weights, context.layers)
     facts: Facts = {"train_seconds": seconds, "sensitivity_seconds": 0.0}
     gradient = None
-    if context.policy.needs_gradient:
+    if context.policy.needs_gradient and context.recipe.by_difference:
+        gradient = task.vector - weights
+    elif context.policy.needs_gradient:
         scored = _scored_at(context, task, weights)
         samples = config.sensitivity_samples
         gradient, facts["sensitivity_seconds"] = gradient_of(context, client, scored, number, samples=samples)
@@ -138,7 +140,7 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
         if task.round.clip is None:
             raise
         reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
-        _LOG.warning("round %d: a zero update is sent, because: %s", task.round.number, reason)
+        _LOG.warning("round %d, client %d: a zero update is sent, because: %s", task.round.number, task.client, reason)
     spent: Facts = {"train_seconds": work_seconds() - start} if trained is None else dict(trained.facts)
     if trained is None:  # a 0 would tell that training failed
         spent["sensitivity_seconds"] = spent["train_seconds"] if context.policy.needs_gradient else 0.0
@@ -165,7 +167,7 @@ def _protected(context: ClientContext, task: Task, trained: Trained, choice: Cho
     facts["select_seconds"] = facts.get("select_seconds", 0.0) + work_seconds() - start
     start = work_seconds()
     key, client = context.key, task.client
-    sent, clipped = _to_send(task, trained)
+    sent, clipped = _to_send(task, trained, context.config.statistics)
     if clipped is not None and not context.discreet:
         facts["clipped"] = clipped
     protected = protect_model(
@@ -203,12 +205,13 @@ def _require_finite(weights: Vector, layers: Mapping[str, int] | None) -> None:
         raise InvalidInput("model", problem, "lower the learning rate, or look at this client's data")
 
 
-def _to_send(task: Task, trained: Trained) -> tuple[Sent, bool | None]:
+def _to_send(task: Task, trained: Trained, statistics: int) -> tuple[Sent, bool | None]:
     """What is encoded: the model, or the clipped update and whether it was longer than allowed."""
     if task.round.clip is None:
         return trained.weights, None
     update = trained.weights.astype(np.float64) - task.vector
-    return clip_update(update, norm=task.round.clip, largest=model_format(task.round).largest)
+    largest = model_format(task.round).largest
+    return clip_update(update, norm=task.round.clip, largest=largest, statistics=statistics)
 
 
 def _discreet(task: Task, choice: Choice) -> Facts:
@@ -275,5 +278,8 @@ def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice)
         if choice.mask.blocks in (0, choice.mask.flags.size):
             return None
         samples = context.config.sensitivity_samples
-        gradient, _ = gradient_of(context, task.client, scored, task.round.number, samples=samples)
+        if context.recipe.by_difference:
+            gradient = task.vector - trained.weights
+        else:
+            gradient, _ = gradient_of(context, task.client, scored, task.round.number, samples=samples)
     return sensitivity(scored, gradient).astype(np.float64)

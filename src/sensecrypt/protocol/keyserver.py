@@ -39,15 +39,18 @@ class KeyServer:
     How often sums may fail is not its business, but that of whoever lets others ask: see `keyservice.http`.
     """
 
-    def __init__(self, secret: DecryptionKey, *, rules: ReleaseRules = _RULES, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self, secret: DecryptionKey, *, rules: ReleaseRules = _RULES, ledger: Ledger | None = None, statistics: int = 0
+    ) -> None:
         """A server for one key pair.
 
         Args:
             secret: the key.
             rules: for the sums that it decrypts.
             ledger: its memory; None: one that ends with this process, its seeds from the operating system.
+            statistics: how many values at the end of an update are no parameters: the bound on updates is not theirs.
         """
-        self._secret = secret
+        self._secret, self._statistics = secret, statistics
         self._rules = rules
         self._ledger: Ledger = MemoryLedger() if ledger is None else ledger
 
@@ -100,7 +103,7 @@ class KeyServer:
         if not verified or not _ranks(values, round_):
             raise Rejected(MISMATCH, code="tags-mismatch")
         released = ReleasedSum(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)
-        if not within_clip(released, round_):
+        if not within_clip(released, round_, statistics=self._statistics):
             raise Rejected(MISMATCH, code="tags-mismatch")
         self._ledger.keep_released(round_, released)
         return released

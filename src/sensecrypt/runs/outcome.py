@@ -53,6 +53,12 @@ class Outcome:
         """Mean share of a model that at least one client of its cluster encrypted."""
         return _mean([each for each in self.log if "server" in each and each["round"] >= 0], "union_share")
 
+    @property
+    def excluded(self) -> list[Record]:
+        """Clients whose training did not count in a round: which, when, and why."""
+        reasons = [(each, each.get("left_out", each.get("failure"))) for each in self.records]
+        return [{"round": each["round"], "client": each["client"], "reason": why} for each, why in reasons if why]
+
     def times(self, cost_model: CostModel | None = None) -> list[RoundTime]:
         """The set-up and every round on the device clock."""
         return round_times(self.log, self.config.devices, server_cpus=self.config.server_cpus, cost_model=cost_model)
@@ -68,6 +74,7 @@ class Outcome:
             "accuracy_per_client": [None if math.isnan(each) else each for each in self.accuracy],
             "encrypted_share": _mean(self.played, "encrypted_share"),
             "coverage": _mean(self.played, "coverage"),
+            "excluded": self.excluded,
             "rounds": 1 + max((record["round"] for record in self.records), default=-1),
             "wall_seconds": self.wall_seconds,
             "device_seconds": total_seconds(times),

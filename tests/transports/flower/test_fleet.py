@@ -410,8 +410,8 @@ def test_training_of_ones_own(fleet):
 
     calls = []
 
-    def fit(model, inputs, labels, seed):
-        calls.append((len(inputs), len(labels), seed))
+    def fit(model, data, number):
+        calls.append((len(data[0]), len(data[1]), number))
 
     played = fleet(rounds=1)
     played.app = client_app(configured_share, fit=fit)

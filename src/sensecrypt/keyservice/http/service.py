@@ -327,9 +327,9 @@ class KeyService:
         return DatabaseLedger(self.store, self._root, who)
 
     def _server(self, run: Run, who: Identity, ledger: DatabaseLedger | None = None) -> KeyServer:
-        key = self._key(run.run)
-        ledger = ledger or DatabaseLedger(self.store, self._root, who, rule=ServerRule(**run.server))
-        return KeyServer(key, rules=self._rules(run), ledger=ledger)
+        key, rule = self._key(run.run), ServerRule(**run.server)
+        ledger = ledger or DatabaseLedger(self.store, self._root, who, rule=rule)
+        return KeyServer(key, rules=self._rules(run), ledger=ledger, statistics=rule.statistics)
 
     def _rules(self, run: Run) -> ReleaseRules:
         limits = self.policy

@@ -16,10 +16,11 @@ from sensecrypt.keyservice.port import ClientKeyService
 from sensecrypt.protocol.coordination import FAILURE, Assignment, Parts
 from sensecrypt.protocol.envelope import parse
 from sensecrypt.simulation.clock import CostModel, answer_bandwidth
-from sensecrypt.transports.local.workers import LOST, Call, Workers
+from sensecrypt.transports.local.workers import Call, Lost, Workers
 
 Intercept = Callable[[int, int, bytes], bytes | None]
 Keep = Callable[[int, str, bytes], None]
+OnReply = Callable[[str, int, int], None]
 
 
 class LocalClients:
@@ -51,6 +52,7 @@ class LocalTransport:
         intercept: Intercept | None,
         keep: Keep,
         cost_model: CostModel | None,
+        on_reply: OnReply = lambda *_: None,
     ) -> None:
         """To all clients of the run.
 
@@ -60,7 +62,9 @@ class LocalTransport:
             intercept: stands between clients and coordinator, for tests: returns the bytes that arrive, or None.
             keep: takes what only the client knows of an upload, where messages are kept: round, name, content.
             cost_model: what cryptography is charged with in a calibrated run.
+            on_reply: called with the kind of a message and how many of how many clients have answered it.
         """
+        self._on_reply = on_reply
         self._workers, self._config, self._intercept, self._keep = workers, config, intercept, keep
         self._cost_model, self._measures = cost_model, measures_bandwidth(config)
 
@@ -71,9 +75,10 @@ class LocalTransport:
     def ask(self, kind: str, requests: Mapping[int, Parts], *, seconds: float) -> Iterator[Reply]:  # noqa: ARG002
         """Each client's reply, as it is done."""
         calls = [(client, kind, dict(parts)) for client, parts in requests.items()]
-        for (client, _, request), answer in self._workers.answers(calls):
-            if answer is LOST:
-                yield Reply(client, None, "the client's process died")
+        for done, ((client, _, request), answer) in enumerate(self._workers.answers(calls), start=1):
+            self._on_reply(kind, done, len(calls))
+            if isinstance(answer, Lost):
+                yield Reply(client, None, f"the client's process died{answer.how}")
                 continue
             parts = dict(answer)
             if "upload" in parts:

@@ -38,8 +38,8 @@ def test_a_round_enters_no_more_code_than_it_did(tmp_path):
         run_local(config, RunFolder(tmp_path / "run"), on_round=after)
     finally:
         sys.setprofile(None)
-    assert len(entered) <= 355
-    assert len({file for file, _ in entered}) <= 76
+    assert len(entered) <= 375  # with data and losses of any form
+    assert len({file for file, _ in entered}) <= 82
 
 
 @pytest.mark.parametrize(("refresh", "most"), [(5, 4), (2, 5)])

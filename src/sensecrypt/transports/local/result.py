@@ -90,7 +90,8 @@ class Result(Outcome):
             lines.append(f"round {row['round'] + 1:.0f}: {_shown(figures)}")
         clipped = sum(bool(record.get("clipped")) for record in self.played)
         if clipped:
-            lines.append(f"{clipped} of {len(self.played)} updates were longer than the bound, and clipped to it")
+            told = f"{clipped} of {len(self.played)} updates were longer than the bound, and clipped to it"
+            lines.append(f"{told}; a larger one is settings={{'clip': …}}, and lets one client move the model further")
         for each in self.excluded:
             lines.append(f"round {each['round'] + 1}: client {each['client']} did not count: {each['reason']}")
         return "\n".join(lines)

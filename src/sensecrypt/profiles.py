@@ -16,11 +16,11 @@ class Profile:
     Attributes:
         name: how configurations and key files call it.
         scheme: its name in the registries `crypto.schemes` and `crypto.secretschemes`.
-        key_bits: length of the Paillier modulus n; for CKKS the ring dimension.
+        key_bits: length of the Paillier modulus n; for CKKS and ring the ring dimension.
         slot_bits: width of one value, sign included.
         slots: values a ciphertext.
         ciphertext_bytes: length of every ciphertext.
-        exponent_bits: length of the random exponent that hides a Paillier plaintext; 0 for CKKS.
+        exponent_bits: length of the random exponent that hides a Paillier plaintext; 0 for the others.
         security_bits: claimed strength against the best known attack; 0: none.
         assumption: what the claim rests on.
         citation: where it comes from.
@@ -87,6 +87,25 @@ def _paillier(
     )
 
 
+def _ring(polynomials: int) -> Profile:
+    """`polynomials` times 2,048 values: the more, the fewer bytes a value, and the coarser the blocks."""
+    dimension, modulus_bits, header = 2048, 51, 16
+    return Profile(
+        "ring-2048" if polynomials == 1 else f"ring-2048x{polynomials}",
+        "ring",
+        dimension,
+        32,
+        polynomials * dimension,
+        header + (polynomials + 1) * dimension * modulus_bits // 8,
+        0,
+        128,
+        "ring learning with errors, dimension 2048, modulus 2^51, ternary secret: 128 bits against classical and "
+        "quantum computers; and that nobody sees decryptions of ciphertexts that it forged",
+        "Homomorphic Encryption Standard 2018: at most 54 bits of modulus against classical computers, 51 against "
+        "quantum ones; any modulus: Peikert, Regev, Stephens-Davidowitz 2017",
+    )
+
+
 _ALL = (
     _paillier("paillier-2048", 2048, 32, security_bits=112),
     _paillier("paillier-2048-slot16", 2048, 16, security_bits=112),
@@ -129,6 +148,9 @@ _ALL = (
         "anybody sees a value, as approximate values would reveal the key (Li, Micciancio 2021)",
         "Homomorphic Encryption Standard 2018: at most 218 bits of modulus at dimension 8192",
     ),
+    _ring(1),
+    _ring(4),
+    _ring(16),
     _paillier(
         "insecure-test",
         512,

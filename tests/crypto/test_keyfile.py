@@ -24,7 +24,7 @@ def cheap_scrypt(monkeypatch):
     monkeypatch.setattr(passphrase, "SCRYPT", {"n": 2**10, "r": 8, "p": 1})
 
 
-@pytest.fixture(params=["insecure-test", "paillier-2048-subgroup", "ckks-8192"])
+@pytest.fixture(params=["insecure-test", "paillier-2048-subgroup", "ckks-8192", "ring-2048x4"])
 def secret(request):
     return keypair(request.param)[1]
 
@@ -73,6 +73,9 @@ def test_the_secret_is_nowhere_in_the_file(path, secret):
         for prime in secret.primes() + secret.alphas():
             assert f"{prime:x}" not in text
             assert str(prime) not in text
+    elif hasattr(secret, "secret_bytes"):
+        for start in range(0, len(secret.secret_bytes()), 64):
+            assert secret.secret_bytes()[start : start + 64].hex() not in text
     else:
         assert secret.private_context().hex() not in text
     assert PASSPHRASE not in text

@@ -98,7 +98,7 @@ def test_health_is_answered_while_a_sum_is_decrypted(server):
     played = Played(server, size=40_000, profile="paillier-2048")
     round_ = played.register(played.round())
     aggregate = played.upload(round_)
-    release = threading.Thread(target=played.open, args=(aggregate, round_))
+    release = threading.Thread(target=played.release, args=(aggregate, round_))
     release.start()
     answered = 0
     with server.browser() as browser:

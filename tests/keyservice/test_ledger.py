@@ -191,7 +191,7 @@ def test_what_is_sealed_opens_only_at_its_place():
         with pytest.raises(ServiceError, match="altered from outside"):
             cipher.decrypt(data, *place)
     with pytest.raises(ServiceError):
-        StorageCipher(bytes(31) + b"x").open(encrypted, "tag", "run", 0)
+        StorageCipher(bytes(31) + b"x").decrypt(encrypted, "tag", "run", 0)
 
 
 def test_buckets_run_dry_and_fill_again(monkeypatch):

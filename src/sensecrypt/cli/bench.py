@@ -140,7 +140,9 @@ def clustering(
 
 
 @bench.command()
-@click.option("--rows", default=256, show_default=True, type=click.IntRange(1, 100_000), help="Ciphertexts a call.")
+@click.option(
+    "--rows", default=256, show_default=True, type=click.IntRange(1, 100_000), help="Paillier ciphertexts a call."
+)
 @click.option("--plot", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Save a bar chart (PNG).")
 @_repeats
 @_seed
@@ -199,7 +201,7 @@ def groups(runs: int, seed: int, as_json: bool) -> None:
 @_repeats
 @_seed
 @_json
-def blindings(model: str, repeats: int, seed: int, as_json: bool) -> None:
+def blinding(model: str, repeats: int, seed: int, as_json: bool) -> None:
     """A model that is blinded against one that is encrypted and one in the open, on one core."""
     from sensecrypt.lab.bench import blinding as module
 

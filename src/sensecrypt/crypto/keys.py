@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from sensecrypt.crypto.ckks.secret import CkksSecretKey
     from sensecrypt.crypto.paillier.public import PublicKey
     from sensecrypt.crypto.paillier.secret import SecretKey
+    from sensecrypt.crypto.ring.public import RingPublicKey
+    from sensecrypt.crypto.ring.secret import RingSecretKey
 
 # Types only: what a key offers beyond the contract is seen where its profile is written out.
 PaillierName = Literal[
@@ -25,12 +27,15 @@ PaillierName = Literal[
     "paillier-3072",
     "insecure-test",
 ]
+RingName = Literal["ring-2048", "ring-2048x4", "ring-2048x16"]
 
 
 @overload
 def generate_keypair(profile: PaillierName = ...) -> tuple[PublicKey, SecretKey]: ...
 @overload
 def generate_keypair(profile: Literal["ckks-8192"]) -> tuple[CkksPublicKey, CkksSecretKey]: ...
+@overload
+def generate_keypair(profile: RingName) -> tuple[RingPublicKey, RingSecretKey]: ...
 @overload
 def generate_keypair(profile: str | Profile) -> tuple[StorablePublicKey, StorableSecretKey]: ...
 def generate_keypair(profile: str | Profile = DEFAULT_PROFILE) -> tuple[StorablePublicKey, StorableSecretKey]:

@@ -6,12 +6,14 @@ from typing import Any
 
 from sensecrypt.crypto.ckks import public as ckks
 from sensecrypt.crypto.paillier import public as paillier
+from sensecrypt.crypto.ring import public as ring
 from sensecrypt.crypto.scheme import PublicScheme
 from sensecrypt.errors import KeyFileError
 
 SCHEMES: dict[str, PublicScheme[Any]] = {
     "paillier": paillier.SCHEME,
     "ckks": ckks.SCHEME,
+    "ring": ring.SCHEME,
 }
 
 

@@ -6,12 +6,14 @@ from typing import Any
 
 from sensecrypt.crypto.ckks import secret as ckks
 from sensecrypt.crypto.paillier import secret as paillier
+from sensecrypt.crypto.ring import secret as ring
 from sensecrypt.crypto.scheme import SecretScheme
 from sensecrypt.errors import KeyFileError
 
 SECRET_SCHEMES: dict[str, SecretScheme[Any, Any]] = {
     "paillier": paillier.SCHEME,
     "ckks": ckks.SCHEME,
+    "ring": ring.SCHEME,
 }
 
 

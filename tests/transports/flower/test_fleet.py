@@ -159,7 +159,7 @@ def test_without_a_quorum_the_round_fails_and_can_be_resumed(fleet, tmp_path):
 def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fleet, tmp_path, monkeypatch, moment):
     from sensecrypt.keyservice.http.client import DkmsClient
 
-    played, released = fleet(rounds=3), DkmsClient.open
+    played, released = fleet(rounds=3), DkmsClient.release
     calls = []
 
     class Killed(BaseException):
@@ -173,7 +173,7 @@ def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fle
             raise Killed
         return released(self, aggregate, round_)
 
-    monkeypatch.setattr(DkmsClient, "open", open_)
+    monkeypatch.setattr(DkmsClient, "release", open_)
     with pytest.raises(Killed):
         played.play()
     assert played.play().model_sha256 == local_models(tmp_path, rounds=3)
@@ -188,7 +188,7 @@ def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fle
 def test_a_sum_that_was_opened_though_the_answer_got_lost_counts(fleet, tmp_path, monkeypatch):
     from sensecrypt.keyservice.http.client import DkmsClient
 
-    played, released = fleet(rounds=2), DkmsClient.open
+    played, released = fleet(rounds=2), DkmsClient.release
     lost = []
 
     def open_(self, aggregate, round_):
@@ -198,7 +198,7 @@ def test_a_sum_that_was_opened_though_the_answer_got_lost_counts(fleet, tmp_path
             raise Refused("storage", "the disk is full", "free some")
         return told
 
-    monkeypatch.setattr(DkmsClient, "open", open_)
+    monkeypatch.setattr(DkmsClient, "release", open_)
     with pytest.raises(Refused, match="the disk is full"):
         played.play()
     kept = played.state / "closed-0.safetensors"

@@ -28,6 +28,7 @@ from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
 
 REFERENCE = "python-paillier"
 OPERATIONS = ("encrypt", "add", "decrypt")
+VALUES = 2**17  # that a call of a lattice scheme of ours handles: about the parameters of AlexNet
 Step = Callable[[], object]
 
 
@@ -83,7 +84,7 @@ def run(*, repeats: int, rows: int, seed: int, on_step: Callable[[str], None]) -
 
     Args:
         repeats: medians of.
-        rows: ciphertexts a call of ours handles.
+        rows: ciphertexts a call of our Paillier handles; lattice schemes take `VALUES` values.
         seed: of the plaintexts.
         on_step: told what is going on.
     """
@@ -230,7 +231,7 @@ def _ours(rng: np.random.Generator, rows: int) -> list[Contender]:
         if profile.security_bits == 0:
             continue
         public, secret = generate_keypair(profile)
-        count = rows if profile.slots < 1000 else 1
+        count = rows if profile.slots < 1000 else max(1, VALUES // profile.slots)
         values = rng.integers(-(2**14), 2**14, profile.slots * count)
         encrypted = public.encrypt(values)  # builds the table, too
         running = public.accumulator(count)

@@ -1,0 +1,57 @@
+"""Random polynomials. Bits come from AES-256 in counter mode under a key of the operating system, fresh for each call.
+
+No branch and no memory access depends on what is drawn, except on which bytes are drawn anew, and those are not used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from sensecrypt.crypto.ring.arithmetic import Small, Words
+from sensecrypt.crypto.ring.packing import packed_bytes, unpack
+
+COINS = 42  # the standard deviation √(42/4) = 3.24 is just above the 8/√(2π) = 3.19 of the standard
+VARIANCE = COINS / 4
+LARGEST_ERROR = COINS // 2
+TERNARY_VARIANCE = 2 / 3
+
+
+def random_bytes(count: int) -> npt.NDArray[np.uint8]:
+    """Bytes that nobody can tell from uniform ones."""
+    stream = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
+    return np.frombuffer(bytearray(stream.update(bytes(count))), dtype=np.uint8)
+
+
+def ternary(shape: tuple[int, ...]) -> Small:
+    """Coefficients −1, 0 and 1, each with probability exactly 1/3: a byte below 255, modulo 3."""
+    drawn = random_bytes(int(np.prod(shape)))
+    again = np.flatnonzero(drawn == 255)
+    while again.size:
+        drawn[again] = random_bytes(again.size)
+        again = again[drawn[again] == 255]
+    thirds = (drawn.astype(np.uint16) * 171 >> 9).astype(np.uint8)  # a division by 3, for all bytes
+    rests: Small = (drawn - 3 * thirds).view(np.int8).reshape(shape)
+    return rests - np.int8(1)
+
+
+def errors(shape: tuple[int, ...]) -> Small:
+    """Coefficients of a centred binomial distribution: heads among 42 coins, less 21."""
+    coins = random_bytes(6 * int(np.prod(shape))).reshape(6, -1)
+    coins[5] &= 2 ** (COINS - 40) - 1
+    heads: Small = np.bitwise_count(coins).sum(axis=0, dtype=np.uint8).view(np.int8).reshape(shape)
+    return heads - np.int8(LARGEST_ERROR)
+
+
+def expand(seed: bytes, dimension: int) -> Words:
+    """The public polynomial a, uniform modulo q: SHAKE-128 of the seed, read like any packed polynomial.
+
+    As it is a hash, no maker of a key can choose it.
+    """
+    data = hashlib.shake_128(b"sensecrypt ring" + seed).digest(packed_bytes(dimension))
+    polynomial: Words = unpack(np.frombuffer(data, dtype=np.uint8).reshape(1, -1))[0]
+    return polynomial

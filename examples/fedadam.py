@@ -1,6 +1,6 @@
 """FedAdam on the server, FedProx and a schedule over rounds at the clients.
 
-    python examples/fedadam.py
+python examples/fedadam.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Figures of every round into a CSV file, and into TensorBoard where it is installed, by a callback.
 
-    python examples/logging_rounds.py
+python examples/logging_rounds.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Regression: a loss and metrics of one's own, and tensors of floating-point targets.
 
-    python examples/regression.py
+python examples/regression.py
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A thousand clients of which twenty are sampled per round; data are made when a client takes part.
 
-    python examples/thousand_clients.py            20 rounds
-    python examples/thousand_clients.py --tiny     2 rounds of 50 clients
+python examples/thousand_clients.py            20 rounds
+python examples/thousand_clients.py --tiny     2 rounds of 50 clients
 """
 
 from __future__ import annotations
@@ -44,8 +44,12 @@ def main() -> None:
     )
     who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     memory = [resource.getrusage(each).ru_maxrss / 1024 for each in who]
-    print(f"{CLIENTS:,} clients, {ROUNDS} rounds: {time.perf_counter() - start:.0f} s, {max(memory):.0f} MB per process")
-    print(f"accuracy {result.history[0]['accuracy']:.1%} after one round, {result.history[-1]['accuracy']:.1%} at the end")
+    print(
+        f"{CLIENTS:,} clients, {ROUNDS} rounds: {time.perf_counter() - start:.0f} s, {max(memory):.0f} MB per process"
+    )
+    print(
+        f"accuracy {result.history[0]['accuracy']:.1%} after one round, {result.history[-1]['accuracy']:.1%} at the end"
+    )
 
 
 if __name__ == "__main__":

@@ -164,6 +164,9 @@ def own_problem(
         check_data("test", held_out, classes=classes, like=first, recipe=recipe)
         if not isinstance(own, Loading):
             check_overlap(own, held_out)
+    if recipe.fit is not None and not isinstance(own, Loading):  # how it calls the model is its own business
+        pairs = [each.pair for each in [*own, *([] if held_out is None else [held_out])]]
+        classes = max((1 + int(pair[1].max()) for pair in pairs if pair is not None), default=0)
     shares = None if weights is None else _whole(weights, len(own))
     return Problem(partial(copy.deepcopy, model), own, held_out, classes, recipe, tests, shares)
 

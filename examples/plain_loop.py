@@ -16,7 +16,6 @@ from sensecrypt.client.problem import configured_problem
 from sensecrypt.client.training import train
 from sensecrypt.config import RunConfig, make_config
 from sensecrypt.models import get_vector, mean_gradient, set_vector
-from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.protection import model_format, protect_model
@@ -29,17 +28,18 @@ def run(config: RunConfig) -> np.ndarray:
     """Train one model for all clients; the final weights."""
     torch.set_num_threads(1)
     problem = configured_problem(config)
-    public, secret = generate_keypair(config.profile)
+    public, secret = generate_keypair(config.encryption.profile)
     key_server = KeyServer(secret)
-    budgets = encryption_budgets(np.resize(config.bandwidths, config.clients), np.resize(config.cpus, config.clients))
+    devices, training = config.devices(0), config.training
+    budgets = encryption_budgets([each.bandwidth for each in devices], [each.cpus for each in devices])
     samples = [len(labels) for _, labels in problem.clients]
     weights = {client: count / sum(samples) for client, count in enumerate(samples)}
     initial = get_vector(problem.build())
-    clip = clip_bound(config.clip, initial)
+    clip = clip_bound(training.clip, initial)
     vector, moved = initial, None
 
-    for number in range(config.rounds):
-        round_ = Round("loop", number, 0, "model", vector.size, get_profile(config.profile), weights, clip=clip)
+    for number in range(training.rounds):
+        round_ = Round("loop", number, 0, "model", vector.size, public.profile, weights, clip=clip)
         aggregator = RoundSum(round_, public)
         for client, (inputs, labels) in enumerate(problem.clients):
             # The client: train, score, clip the update, choose blocks, encrypt them, blinding the rest, sign for all.
@@ -49,15 +49,20 @@ def run(config: RunConfig) -> np.ndarray:
                 model,
                 inputs,
                 labels,
-                epochs=config.local_epochs,
-                batch_size=config.batch_size,
-                learning_rate=config.learning_rate,
-                momentum=config.momentum,
-                seed=derive_seed(config.seed, "batches", number, client),
+                epochs=training.local_epochs,
+                batch_size=training.batch_size,
+                learning_rate=training.learning_rate,
+                momentum=training.momentum,
+                seed=derive_seed(config.problem.seed, "batches", number, client),
             )
             scores = sensitivity(trained, mean_gradient(model, inputs, labels))
             mask: Mask = select(
-                scores, budgets[client], B=config.B, C=config.C, block=round_.block, on_infeasible="budget"
+                scores,
+                budgets[client],
+                B=config.selection.B,
+                C=config.selection.C,
+                block=round_.block,
+                on_infeasible="budget",
             ).mask
             update, _ = clip_update(trained - vector, norm=clip, largest=model_format(round_).largest)
             seed = key_server.tag_seed(round_)
@@ -69,7 +74,7 @@ def run(config: RunConfig) -> np.ndarray:
         released = key_server.release(aggregator.close().to_bytes(round_), round_)
         moved, _ = moved_after(moved, released, round_)
         vector = model_of(initial, moved, round_)
-        hidden = aggregator.encrypted_contributors.mean() / config.clients
+        hidden = aggregator.encrypted_contributors.mean() / config.problem.clients
         print(f"round {number}: {len(released.contributors)} clients, {hidden:.0%} of their blocks encrypted")
     return vector
 

@@ -21,7 +21,7 @@ def load(config: RunConfig, client: int) -> Share:
     """This client's data: here every so manieth digit, in a real fleet what is on the device."""
     x, y = (torch.tensor(part) for part in load_digits(return_X_y=True))
     x = x.float() / 16
-    mine = slice(client, 1500, config.clients)
+    mine = slice(client, 1500, config.problem.clients)
     return Share(build, (x[mine], y[mine]), (x[1500:], y[1500:]), classes=10)
 
 

@@ -1,13 +1,14 @@
-"""The configuration of a run: a frozen value, read from TOML, with presets beneath it.
+"""The configuration of a run: frozen values grouped by subject, read from TOML, with presets beneath.
 
-A preset bundles the choices that belong together; whatever is said explicitly goes above it. Unknown keys are errors.
+Every setting is one field here, with its meaning, bounds and preset values; users type its name alone, as names are
+unique over all groups. A preset bundles choices that belong together; what is set explicitly goes above it. Unknown
+keys are errors.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -16,242 +17,109 @@ from sensecrypt.algo.clipping import Clip
 from sensecrypt.algo.leakage import DEFAULT_BINS, MAX_BINS
 from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.errors import InvalidInput
+from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
 from sensecrypt.tomlfile import read_toml, refuse_unknown
 from sensecrypt.types import Device
 
 Rows = tuple[tuple[float, ...], ...]
-_TINY, _HUGE = 1e-6, 1e9  # what lies beyond is a slip of the pen, and overflows somewhere
+_TINY, _HUGE = 1e-6, 1e9  # what lies beyond is a typing error, and overflows somewhere
 _SHOWN = 60  # characters of a value in an error
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "default": {
-        "layout": "prefix",
-        "profile": "paillier-2048",
-        "objective": "protect",
-        "normalise": "all",
-        "gradient": "trained",
-        "bins": DEFAULT_BINS,
-        "budget": "deadline",
-        "on_infeasible": "security",
-        "always_encrypt": "classifier",
-        "sensitivities": "sketch",
-        "sensitivity_samples": 512,
-        "key_mode": "dkms",
-        "weighting": "client",
-        "rest": "blinded",
-        "uploads": "updates",
-    },
-    "paper": {
-        "layout": "individual",
-        "profile": "paillier-2048-scalar",
-        "objective": "balance",
-        "normalise": "budget",
-        "gradient": "start",
-        "bins": 10,
-        "budget": "paper",
-        "on_infeasible": "budget",
-        "always_encrypt": "nothing",
-        "sensitivities": "clear",
-        "sensitivity_samples": 0,
-        "key_mode": "shared-key",
-        "weighting": "server",
-        "rest": "plain",
-        "uploads": "weights",
-    },
-}
+
+def setting(default: Any, meaning: str, *, paper: Any = None, **bounds: Any) -> Any:
+    """A setting.
+
+    Args:
+        default: of preset `default`.
+        meaning: one sentence or more.
+        paper: the value in preset `paper`; None: the default.
+        bounds: of every number, as `checks.number` takes them: `low`, `high`, `open_low`.
+    """
+    return field(default=default, metadata={"meaning": meaning, "paper": paper, "bounds": bounds})
+
+
+class Group:
+    """Settings of one subject."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers beyond their bounds."""
+        kinds = get_type_hints(type(self))
+        for each in fields(self):  # type: ignore[arg-type]
+            bounds, value = each.metadata["bounds"], getattr(self, each.name)
+            if kinds[each.name] is int:
+                checks.whole(each.name, value, **bounds)
+            elif bounds and value != "auto":
+                for number in _numbers(value):
+                    checks.number(each.name, number, **bounds)
 
 
 @dataclass(frozen=True)
-class RunConfig:
-    """Everything that decides how a run goes; together with the code it gives the same models again.
+class Problem(Group):
+    """What is learned, and who holds what."""
 
-    Attributes:
-        dataset: digits, mnist, fashion-mnist, cifar-10 or cifar-100.
-        model: a name from the model zoo; empty: the usual one for the data set.
-        clients: how many.
-        partition: who holds what: iid, categories:4, classes:2, dirichlet:0.5.
-        rounds: how many.
-        seed: of partition, initial model and batches. Keys and ciphertexts are random whatever it is.
-        preset: what holds where nothing else is said.
-        policy: who encrypts what.
-        ratio: share of the model that policies without budgets encrypt.
-        crypto: `real`, or `calibrated`: nothing is encrypted, and what it would have cost is charged; for experiments.
-        randomness: `fresh`, or `ahead`: made before the round, in a device's idle time.
-        layout: `prefix`, `blocks` or `individual`.
-        profile: the parameter set of the encryption.
-        key_mode: `dkms` (a key server decrypts) or `shared-key` (clients do).
-        weighting: who multiplies an update by its weight: the `client`, before encryption; or the `server`, ciphertext
-            by number, as FedAvg is written. That takes slots of 64 bits, for sums are as many times larger as there
-            are samples, and a rest that is plain. Where nothing is said and these are not given, it is the client.
-        rest: what clients do not encrypt is `blinded`, so that only the key server can read its sum; or `plain`. Where
-            nothing is said, it is plain with policy plaintext, and where clients share the key.
-        uploads: what clients send of their training: `updates` (trained minus start), clipped to a bound that all
-            know, so that every update fits its slots; or whole `weights`, as the paper has it.
-        clip: the bound on an update's L2 norm; `auto`: an eighth of the norm of the initial model.
-        sensitivities: what clients send for clustering: a keyed `sketch`, or the vector itself in the `clear`.
-        sensitivity_epsilon: ε of the Gaussian noise on what clients send for clustering (Appendix G); 0: no noise. The
-            summary also says what it is worth as local differential privacy. The encrypted sums that make the
-            importance order carry no noise: nobody sees one client's.
-        sensitivity_delta: δ of that noise.
-        sensitivity_clip: G, the length that vectors are clipped to before noise is added; absolute. Noise grows with
-            it, so choose about the length of a usual vector: the MLP's is 0.09 on digits and 0.03 on MNIST at its
-            initial model, a sample's part 0.17 and 0.06.
-        sensitivity_noise: what ε protects: the whole `vector`, as Appendix G is written: N(0, σ²G²) per number; or one
-            `sample` of the client's n, each of whose parts w·g is clipped to G: N(0, σ²(2G/n)²) per number.
-        gradient: where sensitivities are computed: at the model that the round starts from (`start`), as "during
-            training" reads; or at the client's own model after it (`trained`), as Algorithm 2 writes.
-        clustering_gradient: where the sensitivities for clustering are computed, before the first round: at the initial
-            model (`start`); or after one iteration of local training from it (`trained`), as phase 1 of Algorithm 2.
-        clustering: `auto`; `ap`, Affinity Propagation as the paper has it; `k-means`; or `none` for one model for all.
-        clusters: of `k-means`; 0: the number with the best silhouette.
-        objective: `protect` or `balance`.
-        normalise: over which masks the two objectives of `balance` are scaled to [0, 1]: `all` masks; those within the
-            `budget`; or the `feasible` ones, which meet every constraint.
-        beta: the weights of cost and protection in `balance`.
-        budget: what a device may encrypt: by the `paper` from CPUs and bandwidth; or what keeps the round's `deadline`.
-        bandwidth: what the paper's budgets take a device's bandwidth to be: as `declared`, or as `measured` by the
-            aggregator: the bytes of a client's first answer, which is for clustering or for the importance order,
-            divided by its delay, computing included. A run on one machine without such an answer is refused. Budgets
-            by the deadline use the seconds of each step.
-        slack: of the deadline, relative to the slowest client's round without encryption.
-        grace: of the deadline, in seconds; the longer of both counts.
-        B: of the security floor.
-        C: of the security floor.
-        max_mi: bound on the mutual information in bits; negative: none.
-        bins: of the mutual information.
-        on_infeasible: `error`, `budget` or `security`.
-        always_encrypt: the `classifier` and parameters that start at zero, whatever their sensitivity; or `nothing`.
-        sensitivity_samples: samples that a round's sensitivities are computed on; 0: all.
-        order_refresh: rounds after which a cluster's order is made anew.
-        min_contributors: uploads without which no sum is decrypted, and clients of every encrypted block.
-        quorum: share of a cluster's weight, and of its clients, that must arrive.
-        sample: clients of a cluster that take part in a round: their share, if below 1; else how many; 0: all of them.
-            Never fewer than `min_contributors`. Drawn by the seed on one machine, at random in fleets.
-        server: how the mean update of a round moves a cluster's model: `fedavg`, `fedavgm`, `fedadam` or `fedyogi`.
-        server_learning_rate: of that rule.
-        server_momentum: β₁ of `fedavgm`, `fedadam` and `fedyogi`.
-        server_beta2: β₂ of `fedadam` and `fedyogi`.
-        server_tau: τ of `fedadam` and `fedyogi`.
-        statistics: how many values at the end of the model's vector are no parameters but statistics, such as the
-            running means of batch normalisation: they are averaged whatever the server's rule. A run on one machine
-            counts them.
-        local_epochs: of training a round.
-        batch_size: of training.
-        learning_rate: of training.
-        momentum: of training.
-        messages: `keep` what each party knew, clients' weights and the secret order included, in the run's folder, for
-            attacks on it; or `forget`.
-        workers: processes that play the clients.
-        cpus: of the devices, dealt out in turn; several rows: round by round, the last one stays.
-        bandwidths: of the devices in megabytes a second, likewise.
-        ghz: clock speed of the devices' processors, likewise.
-        server_cpus: of aggregator and key server.
-    """
+    dataset: str = setting("digits", "digits, mnist, fashion-mnist, cifar-10 or cifar-100")
+    model: str = setting("", "a name from the model zoo; empty: the usual one for the data set")
+    clients: int = setting(20, "number of clients", low=1)
+    partition: str = setting("categories:4", "who holds what: iid, categories:4, classes:2, dirichlet:0.5")
+    seed: int = setting(
+        0, "of partition, initial model and batches; keys and ciphertexts are random whatever it is", low=0
+    )
 
-    dataset: str = "digits"
-    model: str = ""
-    clients: int = 20
-    partition: str = "categories:4"
-    rounds: int = 10
-    seed: int = 0
-    preset: Literal["default", "paper"] = "default"
-    policy: str = "sensecrypt"
-    ratio: float = 0.1
-    crypto: Literal["real", "calibrated"] = "real"
-    randomness: Literal["fresh", "ahead"] = "fresh"
-    layout: Literal["prefix", "blocks", "individual"] = "prefix"
-    profile: str = "paillier-2048"
-    key_mode: Literal["dkms", "shared-key"] = "dkms"
-    weighting: Literal["client", "server"] = "client"
-    rest: Literal["blinded", "plain"] = "blinded"
-    uploads: Literal["updates", "weights"] = "updates"
-    clip: Clip = "auto"
-    sensitivities: Literal["sketch", "clear"] = "sketch"
-    sensitivity_epsilon: float = 0.0
-    sensitivity_delta: float = 1e-5
-    sensitivity_clip: float = 1.0
-    sensitivity_noise: Literal["vector", "sample"] = "vector"
-    gradient: Literal["start", "trained"] = "trained"
-    clustering_gradient: Literal["start", "trained"] = "start"
-    clustering: Literal["auto", "ap", "k-means", "none"] = "auto"
-    clusters: int = 0
-    objective: Literal["protect", "balance"] = "protect"
-    normalise: Literal["all", "budget", "feasible"] = "all"
-    beta: tuple[float, float] = (1.0, 1.0)
-    budget: Literal["paper", "deadline"] = "deadline"
-    bandwidth: Literal["declared", "measured"] = "declared"
-    slack: float = 0.1
-    grace: float = 1.0
-    B: float = 1.3
-    C: float = 0.7
-    max_mi: float = 2.0
-    bins: int = DEFAULT_BINS
-    on_infeasible: Literal["error", "budget", "security"] = "security"
-    always_encrypt: Literal["classifier", "nothing"] = "classifier"
-    sensitivity_samples: int = 512
-    order_refresh: int = 5
-    min_contributors: int = 3  # so that one of them may collude with the aggregator
-    quorum: float = 0.5
-    sample: float = 0.0
-    server: Literal["fedavg", "fedavgm", "fedadam", "fedyogi"] = "fedavg"
-    server_learning_rate: float = 1.0
-    server_momentum: float = 0.9
-    server_beta2: float = 0.99
-    server_tau: float = 1e-3
-    statistics: int = 0
-    local_epochs: int = 1
-    batch_size: int = 32
-    learning_rate: float = 0.05
-    momentum: float = 0.5
-    messages: Literal["forget", "keep"] = "forget"
-    workers: int = 2
-    cpus: Rows = ((24, 16, 12, 10, 8),)
-    bandwidths: Rows = ((50, 45, 40, 35, 30),)
-    ghz: Rows = ((1.0,),)
-    server_cpus: float = 104  # the paper's server
+
+@dataclass(frozen=True)
+class Training(Group):
+    """What clients do before they encrypt, and what they send of it."""
+
+    rounds: int = setting(10, "number of rounds", low=1)
+    local_epochs: int = setting(1, "of training per round", low=1)
+    batch_size: int = setting(32, "of training", low=1)
+    learning_rate: float = setting(0.05, "of training", low=0.0, high=1e6, open_low=True)
+    momentum: float = setting(0.5, "of training", low=0.0, high=1.0)
+    uploads: Literal["updates", "weights"] = setting(
+        "updates",
+        "what clients send of their training: `updates` (trained minus start), clipped to a bound that all know, so "
+        "that every update fits its slots; or whole `weights`, as the paper has it",
+        paper="weights",
+    )
+    clip: Clip = setting(  # noqa: RUF009 (a field)
+        "auto", "bound on an update's L2 norm; `auto`: an eighth of the norm of the initial model", low=_TINY, high=1e6
+    )
+
+
+@dataclass(frozen=True)
+class Encryption(Group):
+    """How what is encrypted is encrypted, and what becomes of the rest."""
+
+    profile: str = setting("paillier-2048", "the parameter set of the encryption", paper="paillier-2048-scalar")
+    key_mode: Literal["dkms", "shared-key"] = setting(
+        "dkms", "`dkms`: a key server decrypts; `shared-key`: clients do", paper="shared-key"
+    )
+    crypto: Literal["real", "calibrated"] = setting(
+        "real",
+        "`real`; or `calibrated`: nothing is encrypted, and what it would have cost is charged; for experiments",
+    )
+    randomness: Literal["fresh", "ahead"] = setting(
+        "fresh", "`fresh`; or `ahead`: made before the round, in a device's idle time"
+    )
+    weighting: Literal["client", "server"] = setting(
+        "client",
+        "who multiplies an update by its weight: the `client`, before encryption; or the `server`, ciphertext by "
+        "number, as FedAvg is written. That takes slots of 64 bits, for sums are as many times larger as there are "
+        "samples, and a rest that is plain. Where nothing is said and these are not given, it is the client",
+        paper="server",
+    )
+    rest: Literal["blinded", "plain"] = setting(
+        "blinded",
+        "what clients do not encrypt is `blinded`, so that only the key server can read its sum; or `plain`. Where "
+        "nothing is said, it is plain with policy plaintext, and where clients share the key",
+        paper="plain",
+    )
 
     def __post_init__(self) -> None:
-        """Refuse what could not run."""
-        for name in ("clients", "rounds", "order_refresh", "min_contributors", "local_epochs", "batch_size", "workers"):
-            checks.whole(name, getattr(self, name), low=1)
-        checks.whole("seed", self.seed, low=0)
-        checks.whole("clusters", self.clusters, low=0, high=self.clients)
-        checks.whole("bins", self.bins, low=1, high=MAX_BINS)
-        checks.number("max_mi", self.max_mi, low=-_HUGE, high=_HUGE)
-        for each in self.beta:
-            checks.number("beta", each, low=_TINY, high=_HUGE)
-        if self.sensitivity_epsilon != 0:  # for smaller ones, noise would overflow
-            checks.number("sensitivity_epsilon", self.sensitivity_epsilon, low=_TINY, high=1.0)
-        checks.number("sensitivity_delta", self.sensitivity_delta, low=1e-30, high=0.5)
-        checks.number("sensitivity_clip", self.sensitivity_clip, low=_TINY, high=1e6)
-        if self.clip != "auto":
-            checks.number("clip", self.clip, low=_TINY, high=1e6)
-        checks.number("sample", self.sample, low=0.0, high=_HUGE)
-        checks.number("quorum", self.quorum, low=0.0, high=1.0, open_low=True)
-        checks.number("learning_rate", self.learning_rate, low=0.0, high=1e6, open_low=True)
-        checks.number("momentum", self.momentum, low=0.0, high=1.0)
-        checks.number("slack", self.slack, low=0.0, high=_HUGE)
-        checks.number("grace", self.grace, low=0.0, high=_HUGE)
-        checks.number("ratio", self.ratio, low=0.0, high=1.0)
-        checks.number("server_cpus", self.server_cpus, low=_TINY, high=_HUGE)
-        checks.whole("sensitivity_samples", self.sensitivity_samples, low=0)
-        checks.number("B", self.B, low=0.0, high=_HUGE)
-        checks.number("C", self.C, low=0.0, high=1.0)
-        for name in ("cpus", "bandwidths", "ghz"):
-            rows = getattr(self, name)
-            if not rows or not all(rows):
-                raise InvalidInput(name, "are empty", "give a number for at least one device")
-            for each in (each for row in rows for each in row):
-                checks.number(name, each, low=_TINY, high=_HUGE)
-        if self.server_rule != ServerRule(statistics=self.statistics) and self.uploads == "weights":
-            fix = "set uploads=updates, or leave the server's settings out"
-            raise InvalidInput("server", "rules are for updates, and clients upload weights", fix)
+        """Refuse what does not go together."""
         profile = get_profile(self.profile)
-        if self.layout == "individual" and profile.slots > 1:
-            fix = "choose profile paillier-2048-scalar, or layout blocks or prefix"
-            raise InvalidInput("layout", f"individual needs one value a ciphertext, {profile.name} packs", fix)
-        if self.rest == "blinded" and self.key_mode == "shared-key":
+        if self.blinded and self.key_mode == "shared-key":
             fix = "choose rest plain, or key_mode dkms"
             raise InvalidInput("rest", "cannot be blinded without a key server that unblinds", fix)
         if self.weighting == "server" and not _server_can_weigh(self.profile, self.rest):
@@ -262,20 +130,267 @@ class RunConfig:
             raise InvalidInput("randomness", f"cannot be made ahead for {profile.name}", fix)
 
     @property
-    def server_rule(self) -> ServerRule:
-        """How the mean update of a round moves a cluster's model."""
-        rates = (self.server_learning_rate, self.server_momentum, self.server_beta2, self.server_tau)
-        return ServerRule(self.server, *rates, statistics=self.statistics)
-
-    @property
     def blinded(self) -> bool:
         """Whether what clients do not encrypt is hidden from the aggregator, too."""
         return self.rest == "blinded"
 
+
+@dataclass(frozen=True)
+class Selection(Group):
+    """Who encrypts what."""
+
+    policy: str = setting("sensecrypt", "the method that chooses what to encrypt")
+    ratio: float = setting(0.1, "share of the model that policies without budgets encrypt", low=0.0, high=1.0)
+    layout: Literal["prefix", "blocks", "individual"] = setting(
+        "prefix", "`prefix`, `blocks` or `individual`", paper="individual"
+    )
+    gradient: Literal["start", "trained"] = setting(
+        "trained",
+        'where sensitivities are computed: at the model that the round starts from (`start`), as "during training" '
+        "reads; or at the client's own model after it (`trained`), as Algorithm 2 writes",
+        paper="start",
+    )
+    sensitivity_samples: int = setting(
+        512, "samples that a round's sensitivities are computed on; 0: all", paper=0, low=0
+    )
+    order_refresh: int = setting(5, "rounds after which a cluster's order is made anew", low=1)
+    objective: Literal["protect", "balance"] = setting("protect", "`protect` or `balance`", paper="balance")
+    normalise: Literal["all", "budget", "feasible"] = setting(
+        "all",
+        "over which masks the two objectives of `balance` are scaled to [0, 1]: `all` masks; those within the "
+        "`budget`; or the `feasible` ones, which meet every constraint",
+        paper="budget",
+    )
+    beta: tuple[float, float] = setting(
+        (1.0, 1.0), "weights of cost and protection in `balance`", low=_TINY, high=_HUGE
+    )
+    B: float = setting(1.3, "of the security floor", low=0.0, high=_HUGE)
+    C: float = setting(0.7, "of the security floor", low=0.0, high=1.0)
+    max_mi: float = setting(2.0, "bound on the mutual information in bits; negative: none", low=-_HUGE, high=_HUGE)
+    bins: int = setting(DEFAULT_BINS, "of the mutual information", paper=10, low=1, high=MAX_BINS)
+    on_infeasible: Literal["error", "budget", "security"] = setting(
+        "security", "`error`, `budget` or `security`", paper="budget"
+    )
+    always_encrypt: Literal["classifier", "nothing"] = setting(
+        "classifier",
+        "the `classifier` and parameters that start at zero, whatever their sensitivity; or `nothing`",
+        paper="nothing",
+    )
+
+
+@dataclass(frozen=True)
+class Budgeting(Group):
+    """What a device may encrypt."""
+
+    budget: Literal["paper", "deadline"] = setting(
+        "deadline", "by the `paper`, from CPUs and bandwidth; or what keeps the round's `deadline`", paper="paper"
+    )
+    bandwidth: Literal["declared", "measured"] = setting(
+        "declared",
+        "what the paper's budgets take a device's bandwidth to be: as `declared`, or as `measured` by the aggregator: "
+        "the bytes of a client's first answer, which is for clustering or for the importance order, divided by its "
+        "delay, computing included. A run on one machine without such an answer is refused. Budgets by the deadline "
+        "use the seconds of each step",
+    )
+    slack: float = setting(
+        0.1, "of the deadline, relative to the slowest client's round without encryption", low=0.0, high=_HUGE
+    )
+    grace: float = setting(1.0, "of the deadline, in seconds; the longer of both counts", low=0.0, high=_HUGE)
+
+
+@dataclass(frozen=True)
+class Groups(Group):
+    """Who trains one model together, and what clients send to find out."""
+
+    clustering: Literal["auto", "ap", "k-means", "none"] = setting(
+        "auto", "`auto`; `ap`, Affinity Propagation as the paper has it; `k-means`; or `none` for one model for all"
+    )
+    clusters: int = setting(0, "of `k-means`; 0: the number with the best silhouette", low=0)
+    clustering_gradient: Literal["start", "trained"] = setting(
+        "start",
+        "where the sensitivities for clustering are computed, before the first round: at the initial model (`start`); "
+        "or after one iteration of local training from it (`trained`), as phase 1 of Algorithm 2",
+    )
+    sensitivities: Literal["sketch", "clear"] = setting(
+        "sketch",
+        "what clients send for clustering: a keyed `sketch`, or the vector itself in the `clear`",
+        paper="clear",
+    )
+    sensitivity_epsilon: float = setting(
+        0.0,
+        "ε of the Gaussian noise on what clients send for clustering (Appendix G); 0: no noise. The summary also says "
+        "what it is worth as local differential privacy. The encrypted sums that make the importance order carry no "
+        "noise: nobody sees one client's",
+    )
+    sensitivity_delta: float = setting(1e-5, "δ of that noise", low=1e-30, high=0.5)
+    sensitivity_clip: float = setting(
+        1.0,
+        "G, the length that vectors are clipped to before noise is added; absolute. Noise grows with it, so choose "
+        "about the length of a usual vector: the MLP's is 0.09 on digits and 0.03 on MNIST at its initial model, a "
+        "sample's part 0.17 and 0.06",
+        low=_TINY,
+        high=1e6,
+    )
+    sensitivity_noise: Literal["vector", "sample"] = setting(
+        "vector",
+        "what ε protects: the whole `vector`, as Appendix G is written: N(0, σ²G²) per number; or one `sample` of the "  # noqa: RUF001
+        "client's n, each of whose parts w·g is clipped to G: N(0, σ²(2G/n)²) per number",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse an ε with which noise would overflow, too."""
+        super().__post_init__()
+        if self.sensitivity_epsilon != 0:
+            checks.number("sensitivity_epsilon", self.sensitivity_epsilon, low=_TINY, high=1.0)
+
+
+@dataclass(frozen=True)
+class Release(Group):
+    """Who takes part in a sum, and when it is released."""
+
+    min_contributors: int = setting(  # 3, so that one of them may collude with the aggregator
+        3, "uploads without which no sum is decrypted, and clients of every encrypted block", low=1
+    )
+    quorum: float = setting(
+        0.5, "share of a cluster's weight, and of its clients, that must arrive", low=0.0, high=1.0, open_low=True
+    )
+    sample: float = setting(
+        0.0,
+        "clients of a cluster that take part in a round: their share, if below 1; else how many; 0: all of them. Never "
+        "fewer than `min_contributors`. Drawn by the seed on one machine, at random in fleets",
+        low=0.0,
+        high=_HUGE,
+    )
+
+
+@dataclass(frozen=True)
+class Server(Group):
+    """How the mean update of a round moves a cluster's model."""
+
+    server: Literal["fedavg", "fedavgm", "fedadam", "fedyogi"] = setting("fedavg", "the rule")
+    server_learning_rate: float = setting(1.0, "of that rule")
+    server_momentum: float = setting(0.9, "β₁ of `fedavgm`, `fedadam` and `fedyogi`")
+    server_beta2: float = setting(0.99, "β₂ of `fedadam` and `fedyogi`")
+    server_tau: float = setting(1e-3, "τ of `fedadam` and `fedyogi`")
+    statistics: int = setting(
+        0,
+        "how many values at the end of the model's vector are no parameters but statistics, such as the running means "
+        "of batch normalisation: they are averaged whatever the rule. A run on one machine counts them",
+        low=0,
+    )
+
+    @property
+    def rule(self) -> ServerRule:
+        """The rule with its settings."""
+        rates = (self.server_learning_rate, self.server_momentum, self.server_beta2, self.server_tau)
+        return ServerRule(self.server, *rates, statistics=self.statistics)
+
+
+@dataclass(frozen=True)
+class Machines(Group):
+    """Whose devices the run is timed on, and what this machine does."""
+
+    cpus: Rows = setting(  # noqa: RUF009 (a field)
+        ((24, 16, 12, 10, 8),),
+        "of the devices, dealt out in turn; several rows: round by round, the last one stays",
+        low=_TINY,
+        high=_HUGE,
+    )
+    bandwidths: Rows = setting(  # noqa: RUF009 (a field)
+        ((50, 45, 40, 35, 30),), "of the devices in megabytes per second, likewise", low=_TINY, high=_HUGE
+    )
+    ghz: Rows = setting(  # noqa: RUF009 (a field)
+        ((1.0,),), "clock speed of the devices' processors, likewise", low=_TINY, high=_HUGE
+    )
+    server_cpus: float = setting(104, "of aggregator and key server", low=_TINY, high=_HUGE)  # the paper's server
+    workers: int = setting(2, "processes that play the clients", low=1)
+    messages: Literal["forget", "keep"] = setting(
+        "forget",
+        "`keep` what each participant knew, clients' weights and the secret order included, in the run's folder, for "
+        "attacks on it; or `forget`",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse a run without devices, too."""
+        for name in ("cpus", "bandwidths", "ghz"):
+            rows = getattr(self, name)
+            if not rows or not all(rows):
+                raise InvalidInput(name, "are empty", "give a number for at least one device")
+        super().__post_init__()
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides how a run goes; together with the code it gives the same models again."""
+
+    preset: Literal["default", "paper"] = setting("default", "what holds where nothing else is said")
+    problem: Problem = field(default_factory=Problem)
+    training: Training = field(default_factory=Training)
+    encryption: Encryption = field(default_factory=Encryption)
+    selection: Selection = field(default_factory=Selection)
+    budgeting: Budgeting = field(default_factory=Budgeting)
+    groups: Groups = field(default_factory=Groups)
+    release: Release = field(default_factory=Release)
+    server: Server = field(default_factory=Server)
+    machines: Machines = field(default_factory=Machines)
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        checks.whole("clusters", self.groups.clusters, low=0, high=self.problem.clients)
+        if self.server.rule != ServerRule(statistics=self.server.statistics) and self.training.uploads == "weights":
+            fix = "set uploads=updates, or leave the server's settings out"
+            raise InvalidInput("server", "rules are for updates, and clients upload weights", fix)
+        profile = get_profile(self.encryption.profile)
+        if self.selection.layout == "individual" and profile.slots > 1:
+            fix = "choose profile paillier-2048-scalar, or layout blocks or prefix"
+            raise InvalidInput("layout", f"individual needs one value a ciphertext, {profile.name} packs", fix)
+
     def devices(self, number: int) -> list[Device]:
         """What every client has in that round."""
-        now = [rows[min(max(number, 0), len(rows) - 1)] for rows in (self.cpus, self.bandwidths, self.ghz)]
-        return [Device(*(row[client % len(row)] for row in now)) for client in range(self.clients)]
+        machines = (self.machines.cpus, self.machines.bandwidths, self.machines.ghz)
+        now = [rows[min(max(number, 0), len(rows) - 1)] for rows in machines]
+        return [Device(*(row[client % len(row)] for row in now)) for client in range(self.problem.clients)]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a user sets by its name.
+
+    Attributes:
+        group: attribute of `RunConfig` that it is in; empty: none.
+        kind: its type.
+        default: in preset `default`.
+        paper: in preset `paper`; None: the default.
+        meaning: in a sentence or more.
+    """
+
+    group: str
+    kind: Any
+    default: Any
+    paper: Any
+    meaning: str
+
+
+def _settings() -> dict[str, Setting]:
+    """Every setting by name."""
+    found = {}
+    kinds = get_type_hints(RunConfig)
+    groups: dict[str, Any] = {name: kind for name, kind in kinds.items() if isinstance(kind, type)}
+    groups[""] = RunConfig
+    for group, kind in groups.items():
+        for each in fields(kind):
+            if "meaning" in each.metadata:
+                told = each.metadata
+                hint = get_type_hints(kind)[each.name]
+                found[each.name] = Setting(group, hint, each.default, told["paper"], told["meaning"])
+    return found
+
+
+SETTINGS = _settings()
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {key: each.paper for key, each in SETTINGS.items() if each.paper is not None},
+}
 
 
 def make_config(settings: Mapping[str, Any]) -> RunConfig:
@@ -284,18 +399,22 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     Args:
         settings: by key; strings are converted to the key's type.
     """
-    kinds = get_type_hints(RunConfig)
-    refuse_unknown(settings, kinds, "a run's configuration")
-    explicit = {key: _convert(key, value, kinds[key]) for key, value in settings.items()}
-    settings = {**PRESETS[explicit.get("preset", "default")], **explicit}
-    nobody_unblinds = settings["key_mode"] == "shared-key"
-    if (nobody_unblinds or settings.get("policy") == "plaintext") and "rest" not in explicit:
-        settings["rest"] = "plain"
-    if settings["uploads"] == "weights" and explicit.get("clip", "auto") != "auto":
+    refuse_unknown(settings, SETTINGS, "a run's configuration")
+    explicit = {key: _convert(key, value, SETTINGS[key].kind) for key, value in settings.items()}
+    defaults = {key: each.default for key, each in SETTINGS.items()}
+    values = {**defaults, **PRESETS[explicit.get("preset", "default")], **explicit}
+    nobody_unblinds = values["key_mode"] == "shared-key"
+    if (nobody_unblinds or not get_policy(values["policy"]).encrypts) and "rest" not in explicit:
+        values["rest"] = "plain"
+    if values["uploads"] == "weights" and explicit.get("clip", "auto") != "auto":
         raise InvalidInput("clip", "is for updates, and clients upload weights", "set uploads=updates, or leave it out")
-    if "weighting" not in explicit and not _server_can_weigh(settings["profile"], settings["rest"]):
-        settings["weighting"] = "client"
-    return RunConfig(**settings)
+    if "weighting" not in explicit and not _server_can_weigh(values["profile"], values["rest"]):
+        values["weighting"] = "client"
+    hints = {"": RunConfig, **get_type_hints(RunConfig)}
+    grouped: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        grouped.setdefault(SETTINGS[key].group, {})[key] = value
+    return RunConfig(**grouped.pop(""), **{name: hints[name](**own) for name, own in grouped.items()})
 
 
 def read_config(path: Path | None, changes: Mapping[str, Any]) -> RunConfig:
@@ -306,11 +425,18 @@ def read_config(path: Path | None, changes: Mapping[str, Any]) -> RunConfig:
     return make_config({**settings, **changes})
 
 
+def change(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    """The configuration with these settings changed."""
+    return make_config({**to_settings(config), **settings})
+
+
 def to_settings(config: RunConfig) -> dict[str, Any]:
     """All settings as plain values, for JSON."""
-    return {
-        key: _plain(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(config).items()
-    }
+    found = {}
+    for key, each in SETTINGS.items():
+        value = getattr(getattr(config, each.group) if each.group else config, key)
+        found[key] = _plain(value) if isinstance(value, tuple) else value
+    return found
 
 
 def _server_can_weigh(profile: str, rest: str) -> bool:
@@ -364,6 +490,11 @@ def _pair(value: Any) -> tuple[float, float]:
     """Two numbers: `"1,0.5"`, or a list."""
     first, second = value.split(",") if isinstance(value, str) else value
     return _number(first), _number(second)
+
+
+def _numbers(value: Any) -> list[Any]:
+    """The numbers in a value, a pair, or rows."""
+    return [number for each in value for number in _numbers(each)] if isinstance(value, tuple) else [value]
 
 
 def _number(value: Any) -> float:

@@ -12,7 +12,6 @@ from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
 
 BASELINE = "full"
-CLUSTERED = ("sensecrypt",)  # the others train one model for all, as they were published
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,9 @@ class Method:
 
     def stock(self, config: RunConfig) -> bool:
         """Whether python-paillier's cost stands for its encryption: in the paper's way to encrypt, and no other."""
-        like_the_paper = ("paillier-2048-scalar", "fresh", "paper")
-        return self.preset == "paper" and (config.profile, config.randomness, config.budget) == like_the_paper
+        chosen = config.encryption
+        scalar = (chosen.profile, chosen.randomness) == ("paillier-2048-scalar", "fresh")
+        return self.preset == "paper" and scalar and config.budgeting.budget == "paper"
 
     def configure(self, common: dict[str, Any], crypto: str) -> RunConfig:
         """The run of this method.
@@ -59,15 +59,15 @@ class Method:
                 take hours.
         """
         settings = {
-            "clustering": "auto" if self.policy in CLUSTERED else "none",
+            "clustering": "auto" if get_policy(self.policy).clusters else "none",
             **common,
             **self.settings,
             "policy": self.policy,
             "preset": self.preset,
         }
         if crypto == "auto":
-            scalar = get_profile(make_config(settings).profile).slots == 1
-            crypto = "calibrated" if scalar and self.policy != "plaintext" else "real"
+            scalar = get_profile(make_config(settings).encryption.profile).slots == 1
+            crypto = "calibrated" if scalar and get_policy(self.policy).encrypts else "real"
         return make_config({**settings, "crypto": crypto})
 
 

@@ -12,9 +12,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.client.problem import Problem
 from sensecrypt.client.training import train
 from sensecrypt.models import get_vector, set_vector
+from sensecrypt.protocol.updates import FEDAVG
 
 LEARNING_RATE = 0.1
 
@@ -88,14 +90,16 @@ def honest_sum(problem: Problem, vector: np.ndarray, samples: int) -> tuple[np.n
 
 
 def rounds_of_attack(
-    problem: Problem, reach: float, *, samples: int = 8, bins: int | None = None
+    problem: Problem, reach: float, *, samples: int = 8, bins: int | None = None, rule: ServerRule = FEDAVG
 ) -> Iterator[np.ndarray]:
-    """PSNR of every honest image, round by round, where the attacker moves the mean by at most `reach`."""
+    """PSNR of every honest image, round by round, where the attacker moves the mean update by at most `reach`."""
     target = imprinted(problem, problem.clients[-1][0], bins).astype(np.float64)
     vector, count = get_vector(problem.build()).astype(np.float64), len(problem.clients)
-    images = attacked_images(problem, samples)
+    images, state = attacked_images(problem, samples), dict[str, np.ndarray]()
     while True:
         mean, _ = honest_sum(problem, vector, samples)
         yield decibels(read_images(problem, mean, bins), images)
         way = target - vector
-        vector = vector + mean * (count - 1) / count + way * min(1.0, reach / np.linalg.norm(way))
+        pushed = mean * (count - 1) / count + way * min(1.0, reach / np.linalg.norm(way))
+        step, state = rule.step(pushed, state)
+        vector = vector + step

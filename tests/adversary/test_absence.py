@@ -63,7 +63,7 @@ def test_nobody_is_missing_whatever_the_hostile_member_gets_through(fleet, monke
     """The largest push that passes, at each class in turn: all upload, messages are alike, nobody is told who did."""
     played = fleet(**SETTINGS)
     problem, at = configured_problem(played.config), biases(played)
-    bound = clip_bound(played.config.clip, get_vector(problem.build()))
+    bound = clip_bound(played.config.training.clip, get_vector(problem.build()))
 
     def push(task, update):
         pushed = np.zeros_like(update)
@@ -146,7 +146,7 @@ def test_an_honest_client_whose_training_moved_much_is_clipped_and_stays_in_the_
         moved = identity.moved(
             Place(played.run, 0, 0, "model", 0), identity.task(Place(played.run, 0, 0, "model", 0)).round.size
         )
-    bound = clip_bound(played.config.clip, get_vector(problem.build()))
+    bound = clip_bound(played.config.training.clip, get_vector(problem.build()))
     part = bound / 6 / np.sqrt(moved.size)  # of the clipped update, which is the same in every parameter
     assert np.median(moved) > part / 2
     assert np.linalg.norm(moved) <= bound

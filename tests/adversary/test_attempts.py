@@ -32,8 +32,8 @@ def test_a_new_attempt_waits_for_an_opening_and_erases_nothing_that_it_reads(ser
     while not played.events("sum-claimed"):
         time.sleep(0.005)
     assert not played.events("decrypted")
-    with pytest.raises(Refused) as refusal:
-        played.register(played.round(attempt=1))
+    with server.identity("aggregator", "aggregator", tries=12) as aggregator, pytest.raises(Refused) as refusal:
+        aggregator.register_round(played.round(attempt=1))
     release.join()
     assert refusal.value.code == "already-decrypted"
     assert [each.contributors for each in released] == [(0, 1, 2, 3)]

@@ -57,7 +57,7 @@ def read_classes(played: LoopFleet, uploads: dict[int, bytes]) -> int:
     before, found = get_vector(model), 0
     expected = [np.abs(before * mean_gradient(model, images[labels == c], labels[labels == c])) for c in range(10)]
     even = dict.fromkeys(range(6), 1 / 6)
-    round_ = Round(played.run, 0, 0, "model", before.size, get_profile(played.config.profile), even)
+    round_ = Round(played.run, 0, 0, "model", before.size, get_profile(played.config.encryption.profile), even)
     sums = np.array([np.add.reduceat(each, np.arange(0, before.size, round_.block)) for each in expected])
     for client, upload in uploads.items():
         flags = Upload.from_bytes(upload, round_).mask.flags
@@ -70,7 +70,7 @@ def read_classes(played: LoopFleet, uploads: dict[int, bytes]) -> int:
 def silent(played: LoopFleet) -> LoopFleet:
     """Clients whose identity files say nothing but who they are."""
     played.conditions = ""
-    for client in range(played.config.clients):
+    for client in range(played.config.problem.clients):
         played.identity("client", f"client-{client}")
     return played
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensecrypt.errors import Refused
+from sensecrypt.errors import Refused, Rejected
 from sensecrypt.protocol.releaserules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, ReleaseRules
 from sensecrypt.protocol.round import Round
 from tests.keyservice.rounds import Played
@@ -66,3 +66,16 @@ def test_no_weighting_that_is_let_through_tells_a_client_to_its_colluder(masses,
     victim = data.draw(st.sampled_from(sorted(weights)))
     colluder = max(weights.keys() - {victim}, key=lambda client: weights[client])
     assert error_of_subtraction(weights, independent(len(weights), 2_000), victim, {colluder}) >= 0.3
+
+
+SMALL_AVERAGE_OUT = {0: 0.4, 1: 0.3, **dict.fromkeys(range(2, 14), 0.025)}
+"""Without client 1, 57 % of what is left is client 0's, beside twelve that are small and average out."""
+
+
+def test_small_updates_do_not_hide_a_large_one():
+    """What the bound on squares is for: parts and ratios alone would let this pass."""
+    weights = SMALL_AVERAGE_OUT
+    assert error_of_subtraction(weights, independent(14), 0, {1}) < 0.3
+    assert max(weights.values()) / min(weights.values()) < RULES.largest_ratio
+    with pytest.raises(Rejected, match="one client outweighs the others of the sum, who are small: 21% hide it"):
+        RULES.check(weights, weights)

@@ -138,6 +138,9 @@ def test_unread_answers(service):
         start = time.monotonic()
         assert large.model(round_).size == large.size
         assert time.monotonic() - start < IN_TIME
+        time.sleep(1)
+        with service.identity("admin", "admin") as admin:
+            assert _given_up(admin) == 2 * CLIENTS  # the other three of each were refused, and are not sent later
     assert seconds_to_answer(large, round_) < IN_TIME
 
 

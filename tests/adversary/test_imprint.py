@@ -119,7 +119,7 @@ def test_what_passes_moves_the_model_by_no_more_than_the_bound(fleet, monkeypatc
     played = fleet(**SETTINGS)
     problem = configured_problem(played.config)
     replace_model(monkeypatch, problem, 1.0)
-    bound = clip_bound(played.config.clip, get_vector(problem.build()))
+    bound = clip_bound(played.config.training.clip, get_vector(problem.build()))
     played.play()
     first, second = moved_in(played, 0), moved_in(played, 1)
     assert 0 < np.linalg.norm(first) <= bound

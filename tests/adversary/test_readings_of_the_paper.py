@@ -26,14 +26,14 @@ def test_a_member_that_claims_a_huge_device_lowers_the_budgets_of_all_others():
 
 
 def test_which_does_not_lower_what_the_default_preset_encrypts_below_the_floor():
-    assert make_config({}).on_infeasible == "security"
+    assert make_config({}).selection.on_infeasible == "security"
     found = select(GAINS, lied_to(), B=1.3, C=0.7, objective="protect", on_infeasible="security")
     assert found.coverage >= found.security_floor
     assert found.overrun > 0
 
 
 def test_and_is_reported_as_infeasible_under_preset_paper():
-    assert make_config({"preset": "paper"}).on_infeasible == "budget"
+    assert make_config({"preset": "paper"}).selection.on_infeasible == "budget"
     found = select(GAINS, lied_to(), B=1.3, C=0.7, normalise="budget", on_infeasible="budget")
     assert not found.feasible
     with pytest.raises(InfeasibleSelection):

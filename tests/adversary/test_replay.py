@@ -48,8 +48,12 @@ class Twice:
     def fit(self, model, data, number) -> None:
         (inputs, labels), seed = data, torch.initial_seed()
         config = self.first.config
-        options = {"epochs": config.local_epochs, "batch_size": config.batch_size, "momentum": config.momentum}
-        trained = train(model, inputs, labels, learning_rate=config.learning_rate, seed=seed, **options)
+        options = {
+            "epochs": config.training.local_epochs,
+            "batch_size": config.training.batch_size,
+            "momentum": config.training.momentum,
+        }
+        trained = train(model, inputs, labels, learning_rate=config.training.learning_rate, seed=seed, **options)
         if torch.equal(labels, self.problem.clients[VICTIM][1]):
             self.truth = trained
 
@@ -111,7 +115,7 @@ def test_a_second_run_from_the_same_start_gets_nothing(dkms, tmp_path, condition
 def register_round(twice: Twice, purpose: str) -> None:
     """Round 0 of the second run, as an aggregator registers it that goes on without enrolment."""
     start, profile = get_vector(twice.problem.build()), get_profile("insecure-test")
-    clip = clip_bound(twice.second.config.clip, start) if purpose == "model" else None
+    clip = clip_bound(twice.second.config.training.clip, start) if purpose == "model" else None
     samples = {client: len(labels) for client, (_, labels) in enumerate(twice.problem.clients)}
     for client, count in samples.items():
         with twice.second.server.identity("client", f"client-{client}") as identity:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.protocol.coordination import FAILURE
+from sensecrypt.protocol.coordination import FAILURE, Assignment
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower.wire import pack, unpack
 from sensecrypt.transports.local.run import run_local
@@ -78,4 +80,28 @@ def test_no_upload_is_made_twice_of_one_proposal(fleet):
     played.app = listening
     played.play()
     assert twice
-    assert all(set(parts) == {FAILURE} for parts in twice)
+    assert {parts.get(FAILURE) for parts in twice} == {b"an upload was asked for before a proposal"}
+
+
+@pytest.mark.parametrize("change", [{"start": None}, {"cluster": 1}], ids=["start", "cluster"])
+def test_the_second_exchange_is_of_the_first_ones_start_and_cluster(fleet, change):
+    """Else the update would be what was trained minus a model that it was not trained from, or another cluster's."""
+    played, answers = fleet(**SETTINGS), []
+    app = played.app
+
+    def listening(message, context):
+        parts = unpack(message.content)
+        if message.metadata.message_type == "train":
+            assignment = Assignment.from_bytes(parts["assignment"])
+            if assignment.number == 1:
+                message.content = pack({**parts, "assignment": replace(assignment, **change).to_bytes()})
+                answers.append(unpack(app(message, context).content))
+                message.content = pack(parts)
+        return app(message, context)
+
+    played.app = listening
+    played.play()  # what was trained is still there for the right second exchange
+    assert len(answers) == 4
+    assert {parts[FAILURE] for parts in answers} == {
+        b"an upload was asked for whose proposal was another attempt's, cluster's or start's"
+    }

@@ -5,7 +5,7 @@ import json
 from tests.cli.test_app import sensecrypt
 
 
-def test_all_contenders_are_timed_in_one_run(tmp_path):
+def test_all_methods_are_timed_in_one_run(tmp_path):
     arguments = ("bench", "crypto", "--repeats", "1", "--rows", "4", "--json", "--plot", str(tmp_path / "bars.png"))
     rows = {row["name"]: row for row in json.loads(sensecrypt(*arguments))["rows"]}
     assert rows["python-paillier"]["encrypt_ratio"] == 1.0

@@ -49,6 +49,6 @@ def test_a_run_with_plain_affinity_propagation_is_refused_or_works(tmp_path):
         run_local(config, RunFolder(tmp_path / "dkms"))
     config = make_config({**SMALL, "clustering": "ap", "key_mode": "shared-key"})
     result = run_local(config, RunFolder(tmp_path / "shared"))
-    assert np.bincount(result.labels).min() < config.min_contributors
+    assert np.bincount(result.labels).min() < config.release.min_contributors
     assert not any("left_out" in record for record in result.records)
     assert result.summary()["why_clusters"].startswith("affinity propagation at the median preference")

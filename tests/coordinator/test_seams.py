@@ -70,7 +70,7 @@ def test_a_transport_of_threads_ends_in_the_same_model(tmp_path: Path, policy):
     problem = configured_problem(config)
     model = problem.build()
     initial, always = get_vector(model), always_of(config, model, problem.classes)
-    clip, keys = clip_bound(config.clip, initial), make_keys(config, always)
+    clip, keys = clip_bound(config.training.clip, initial), make_keys(config, always)
     context = ClientContext(config, problem.build, dict(enumerate(problem.clients)), keys.clients, always=always)
     clients = LocalClients("threads", context, initial, clip, tmp_path / "clients")
     folder = RunFolder(tmp_path / "threads")

@@ -56,7 +56,7 @@ def test_a_client_asks_the_key_service_five_times_a_round_at_most(fleet, monkeyp
     played = fleet(rounds=3, order_refresh=refresh)
     played.play()
     rounds = [lines for lines in sent.values() if any(line.endswith("/model/0/tag") for line in lines)]
-    assert len(rounds) == 3 * played.config.clients
+    assert len(rounds) == 3 * played.config.problem.clients
     assert max(map(len, rounds)) == most
 
 

@@ -64,18 +64,18 @@ def test_the_readme_registers_the_model_that_is_trained(client, config):
     assert int(re.search(r"--size (\d+)", told)[1]) == get_vector(model).size
     [(start, stop)] = ranges(always_of(config, model, share.classes))
     assert re.search(r"--first (\d+):(\d+)", told).groups() == (str(start), str(stop))
-    assert told.count("--member client-") == config.clients
-    assert f"--min-contributors {config.min_contributors}" in told
-    assert f"--profile {config.profile}" in told
+    assert told.count("--member client-") == config.problem.clients
+    assert f"--min-contributors {config.release.min_contributors}" in told
+    assert f"--profile {config.encryption.profile}" in told
 
 
 def test_clients_share_no_sample_and_training_learns(client, config):
-    shares = [client.load(config, number) for number in range(config.clients)]
+    shares = [client.load(config, number) for number in range(config.problem.clients)]
     assert sum(len(share.data[1]) for share in shares) == 1500
     inputs, labels = shares[0].data
     model = client.build()
     before = nn.functional.cross_entropy(model(inputs), labels)
-    for number in range(config.rounds):
+    for number in range(config.training.rounds):
         client.fit(model, inputs, labels, number)
     assert nn.functional.cross_entropy(model(inputs), labels) < before / 2
     assert torch.equal(client.build()[0].weight, client.build()[0].weight)

@@ -124,10 +124,10 @@ def run_on_one_machine(settings: Settings, folder: Path, *, lost: Collection[Pla
         return None if (number, client) in lost else data
 
     config, place = make_config({**settings, "messages": "keep"}), RunFolder(folder / "run")
-    cost_model = _PRICES if config.crypto == "calibrated" else None
+    cost_model = _PRICES if config.encryption.crypto == "calibrated" else None
     result = run_local(config, place, intercept=intercept, cost_model=cost_model)
     uploads, sums = {}, {}
-    for number in range(config.rounds):
+    for number in range(config.training.rounds):
         for path in sorted((place.path / "messages" / f"round-{number}").iterdir()):
             kind, _, who = path.name.removesuffix(".safetensors").partition("-")
             if kind == "upload":

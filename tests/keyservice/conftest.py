@@ -97,7 +97,7 @@ def make_server(folder: Path, pki: Path, **policy: object) -> Server:
     server = Server(folder, pki)
     server.folder.create(PASSPHRASE)
     small = {"min_contributors": 2, "colluders": 0}  # for rounds of two
-    many = dict.fromkeys(("requests_per_second", "burst", "lines_per_minute"), 10_000)
+    many = dict.fromkeys(("requests_per_second", "burst", "lines_per_minute", "rounds_per_minute"), 10_000)
     settings = {"allow_insecure": True, **small, **many, **policy}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
     server.folder.policy.write_text(text)

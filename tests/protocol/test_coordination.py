@@ -246,7 +246,7 @@ class TestProof:
 class TestSettings:
     def test_settings_are_a_run_s(self):
         told = read_settings({"sensecrypt.run": "a", "sensecrypt.settings.rounds": "3", "other": 1})
-        assert (told.run, told.config.rounds, told.deadline) == ("a", 3, 3600.0)
+        assert (told.run, told.config.training.rounds, told.deadline) == ("a", 3, 3600.0)
 
     @pytest.mark.parametrize(
         ("more", "fault"),

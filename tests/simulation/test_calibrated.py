@@ -252,7 +252,7 @@ class TestDeadline:
         assert bool(order) == (layout == "prefix")
         always = always_encrypt(result.build(), 10)
         assert 0 < always.sum() < 0.2 * always.size
-        last = [(client, data) for client, number, data in seen if number == config.rounds - 1]
+        last = [(client, data) for client, number, data in seen if number == config.training.rounds - 1]
         shares = []
         for client, data in last:
             header, tensors = parse_any(data, "upload")

@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from sensecrypt.cli.run import choose_dataset, parse_settings
 from sensecrypt.cli.status import shown_status
+from sensecrypt.cli.tables import show_table
 
 
 @click.command()
@@ -45,25 +44,28 @@ def _show(report: dict[str, Any]) -> None:
     title = (
         f"{report['dataset']}, {report['model']}; attacked clients: {report['distribution']}, {report['seeds']} seeds"
     )
-    table = Table(title=title, title_justify="left")
-    for column in ("preset", "a round", "of plaintext", "weakest client encrypts", *names):
-        table.add_column(column, justify="left" if column == "preset" else "right")
+    lines = []
     for entry in report["entries"]:
         found = {each["adversary"]: each for each in entry["adversaries"]}
-        cells = [
-            "" if name not in found else f"{found[name]['irec']:.2f}" if found[name]["learns"] else "guesses"
-            for name in names
-        ]
-        table.add_row(
-            entry["preset"],
-            f"{entry['round_seconds']:.3g} s",
-            f"{entry['times_plaintext']:.2f} times",
-            f"{entry['weakest_share']:.0%}",
-            *cells,
+        lines.append(
+            (
+                entry["preset"],
+                f"{entry['round_seconds']:.3g} s",
+                f"{entry['times_plaintext']:.2f} times",
+                f"{entry['weakest_share']:.0%}",
+                *(_found(found.get(name)) for name in names),
+            )
         )
-    Console(width=max(160, Console().width)).print(table)
+    columns = ("preset", "a round", "of plaintext", "weakest client encrypts", *names)
+    show_table(title, columns, lines, left=("preset",), width=160)
     click.echo(
         "Figures are the share of a client's labels that an adversary finds; `guesses` means no more than the prior's "
         f"{report['entries'][0]['prior']['irec']:.2f}. The preset paper is charged at python-paillier's cost. "
         "`collusion` is the aggregator with one client; see docs/security.md."
     )
+
+
+def _found(adversary: dict[str, Any] | None) -> str:
+    if adversary is None:
+        return ""
+    return f"{adversary['irec']:.2f}" if adversary["learns"] else "guesses"

@@ -10,11 +10,10 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from sensecrypt import checks
 from sensecrypt.cli.status import shown_status
+from sensecrypt.cli.tables import show_table
 from sensecrypt.config import RunConfig
 from sensecrypt.errors import InvalidInput
 
@@ -166,28 +165,19 @@ def _finite(row: dict[str, Any]) -> dict[str, Any]:
 def _problem(config: RunConfig) -> str:
     from sensecrypt.models import DEFAULT_MODEL
 
-    return f"{config.dataset}, {config.model or DEFAULT_MODEL[config.dataset]}"
+    return f"{config.problem.dataset}, {config.problem.model or DEFAULT_MODEL[config.problem.dataset]}"
 
 
 def _show(rows: list[dict[str, Any]], title: str) -> None:
     figures = [name for name in FIGURES if any(name in row for row in rows)]
-    table = Table(title=escape(title), title_justify="left")
-    for column in ("clients", "policy", "encrypted", "rest", "attack", "adversary"):
-        table.add_column(column)
-    for figure in figures:
-        table.add_column(figure, justify="right")
+    words = ("clients", "policy", "encrypted", "rest", "attack", "adversary")
+    lines = []
     for row in rows:
         policy = f"{row['policy']} ({row['preset']})" if "policy" in row else row["role"]
         rest = row["rest"] if row["share"] < 1 else ""
-        values = []
-        for figure in figures:
-            half = row.get(f"{figure}_half")
-            text = "" if figure not in row else f"{row[figure]:.3f}"
-            values.append(text if half is None or not text or math.isnan(half) else f"{text} ±{half:.3f}")
-        table.add_row(
-            row["distribution"], policy, f"{row['share']:.1%}", rest, row["attack"], row["adversary"], *values
-        )
-    Console(width=max(150, Console().width)).print(table)
+        told = (row["distribution"], policy, f"{row['share']:.1%}", rest, row["attack"], row["adversary"])
+        lines.append((*told, *(_figure(row, name) for name in figures)))
+    show_table(title, (*words, *figures), lines, left=words, width=150)
     for figure in figures:
         click.echo(f"{figure}: {FIGURES[figure]}")
     click.echo("prior: guesses without looking; whoever does no better has learnt nothing")
@@ -196,3 +186,11 @@ def _show(rows: list[dict[str, Any]], title: str) -> None:
             f"{rows[0]['attributed']:.1%} of the parameters in sight and in place; of the encrypted ones, "
             f"{rows[0]['recovered']:.1%} given back by subtraction"
         )
+
+
+def _figure(row: dict[str, Any], name: str) -> str:
+    """A figure with its half-width, if several seeds gave one."""
+    if name not in row:
+        return ""
+    half = row.get(f"{name}_half")
+    return f"{row[name]:.3f}" if half is None or math.isnan(half) else f"{row[name]:.3f} ±{half:.3f}"

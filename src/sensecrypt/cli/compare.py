@@ -10,10 +10,10 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from sensecrypt.cli.report import report_at_end
 from sensecrypt.cli.run import choose_dataset, parse_settings
+from sensecrypt.cli.tables import show_table
 from sensecrypt.config import PRESETS
 from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.compare.scenarios import SCENARIOS, scenario_settings
@@ -120,17 +120,23 @@ def _show(report: dict[str, Any], folder: Path) -> None:
     title = (
         f"{report['scenario']}: {SCENARIOS[report['scenario']].what}; {report['dataset']}, {report['rounds']} rounds"
     )
-    table = Table(title=title, title_justify="left")
-    table.add_column("method")
-    headings = ("device s", "ours", "waiting", "MB up", "MB down", "accuracy", "encrypted", "covered", "crypto")
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for row in report["rows"]:
-        ours = row["device_seconds_ours"]
-        table.add_row(
+    columns = (
+        "method",
+        "device s",
+        "ours",
+        "waiting",
+        "MB up",
+        "MB down",
+        "accuracy",
+        "encrypted",
+        "covered",
+        "crypto",
+    )
+    lines = [
+        (
             row["name"],
             f"{row['device_seconds']:,.4g}",
-            "" if ours is None else f"{ours:,.4g}",
+            "" if row["device_seconds_ours"] is None else f"{row['device_seconds_ours']:,.4g}",
             f"{row['straggler_share']:.0%}",
             f"{row['bytes_up'] / 1e6:.1f}",
             f"{row['bytes_down'] / 1e6:.1f}",
@@ -139,7 +145,9 @@ def _show(report: dict[str, Any], folder: Path) -> None:
             f"{row['coverage']:.0%}",
             row["crypto"],
         )
-    Console(width=max(140, Console().width)).print(table)
+        for row in report["rows"]
+    ]
+    show_table(title, columns, lines, left=("method",), width=140)
     click.echo(
         "device s: on the clients' devices, under preset paper at python-paillier's cost; ours: at our cost; waiting: "
         "for slower clients. "

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from sensecrypt.cli.run import parse_settings
+from sensecrypt.cli.tables import show_table
 from sensecrypt.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -166,14 +167,17 @@ def _finish(item: Item, saved: Saved, out: Path, *, quiet: bool) -> dict[str, An
 
 
 def _list(items: list[Item], scaled: dict[str, Scaled]) -> None:
-    table = Table()
-    for column in ("item", "what", "in the paper"):
-        table.add_column(column)
-    table.add_column("about", justify="right")
-    for item in items:
-        seconds = sum(cell.seconds for cell in item.cells(scaled[item.id].settings))
-        table.add_row(item.id, item.title, item.place or "ours", _duration(seconds))
-    Console(width=max(120, Console().width)).print(table)
+    columns = ("item", "what", "in the paper", "about")
+    lines = [
+        (
+            item.id,
+            item.title,
+            item.place or "ours",
+            _duration(sum(cell.seconds for cell in item.cells(scaled[item.id].settings))),
+        )
+        for item in items
+    ]
+    show_table("", columns, lines, left=columns[:3])
 
 
 def _show(item: Item, saved: Saved, verdicts: list[Verdict]) -> None:

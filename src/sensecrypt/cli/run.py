@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sensecrypt.cli.report import report_at_end
-from sensecrypt.config import PRESETS, RunConfig, read_config
+from sensecrypt.config import PRESETS, Release, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
 from sensecrypt.report.words import count, noise_words
@@ -65,15 +65,17 @@ def run(
                 config = folder.change_config(parse_settings(changes, None))
     else:
         config = read_config(config_file, parse_settings(changes, preset))
-    if config.messages == "keep":
+    if config.machines.messages == "keep":
         click.echo("messages=keep: the folder will hold every client's weights and the secret order", err=True)
-    if get_profile(config.profile).security_bits == 0:
-        click.echo(f"profile={config.profile}: this encryption gives no security; it is for tests", err=True)
-    if config.key_mode == "dkms" and config.min_contributors < RunConfig.min_contributors:
+    if get_profile(config.encryption.profile).security_bits == 0:
+        click.echo(f"profile={config.encryption.profile}: this encryption gives no security; it is for tests", err=True)
+    if config.encryption.key_mode == "dkms" and config.release.min_contributors < Release.min_contributors:
         reads = (
-            "a sum may be one client's model" if config.min_contributors == 1 else "of two clients each reads the other"
+            "a sum may be one client's model"
+            if config.release.min_contributors == 1
+            else "of two clients each reads the other"
         )
-        click.echo(f"min_contributors={config.min_contributors}: {reads}", err=True)
+        click.echo(f"min_contributors={config.release.min_contributors}: {reads}", err=True)
     from sensecrypt.transports.local.run import run_local  # loads PyTorch: only once the settings are known to be good
 
     try:
@@ -122,7 +124,7 @@ def progress(config: RunConfig) -> Iterator[OnRound]:
     )
     # Without a thread that redraws it: worker processes are forked while the bar is shown.
     with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as shown:
-        bar = shown.add_task("run", total=config.rounds, accuracy=0.0, share=0.0)
+        bar = shown.add_task("run", total=config.training.rounds, accuracy=0.0, share=0.0)
 
         def on_round(number: int, accuracy: float, share: float) -> None:
             shown.update(bar, completed=number + 1, accuracy=accuracy, share=share, refresh=True)
@@ -134,8 +136,8 @@ def show(config: RunConfig, result: Outcome, folder: Path) -> None:
     """The table at the end of a run."""
     console, summary = Console(width=max(100, Console().width)), result.summary()
     last = max((record["round"] for record in result.records), default=-1)
-    protected = "" if config.crypto == "real" else "; calibrated: NOTHING was really encrypted"
-    title = f"{config.dataset}, {config.policy}, after {count(last + 1, 'round')}{protected}"
+    protected = "" if config.encryption.crypto == "real" else "; calibrated: NOTHING was really encrypted"
+    title = f"{config.problem.dataset}, {config.selection.policy}, after {count(last + 1, 'round')}{protected}"
     table = Table(title=title, title_justify="left")
     for column in ("client", "cluster", "accuracy", "budget", "encrypted", "coverage", "train", "encrypt", "kB up"):
         table.add_column(column, justify="right")
@@ -163,7 +165,7 @@ def show(config: RunConfig, result: Outcome, folder: Path) -> None:
 def _clusters(config: RunConfig, result: Outcome) -> str:
     """How many clusters there are, and why; that clustering was to no effect is said in so many words."""
     models = len(result.model_sha256)
-    for_all = ", all clients train one model" if models == 1 and config.clustering != "none" else ""
+    for_all = ", all clients train one model" if models == 1 and config.groups.clustering != "none" else ""
     return escape(f"{count(models, 'cluster')}{for_all}: {result.why_clusters}")
 
 

@@ -26,11 +26,12 @@ class Between:
 
     def keep_trained(self, assignment: Assignment, trained: Trained) -> None:
         """For the second exchange of the same attempt."""
-        header: dict[str, str | int] = {"round": assignment.number, "attempt": assignment.attempt}
         tensors = {"weights": trained.weights}
         if trained.gradient is not None:
             tensors["gradient"] = trained.gradient
-        self._write(_TRAINED, serialize("trained", {**header, "facts": json.dumps(trained.facts)}, tensors))
+        self._write(
+            _TRAINED, serialize("trained", {**_address(assignment), "facts": json.dumps(trained.facts)}, tensors)
+        )
 
     def trained(self, assignment: Assignment) -> Trained:
         """What was kept in the first exchange of this attempt, or `Rejected`; it is used once."""
@@ -39,8 +40,8 @@ class Between:
             header, tensors = parse_any(path.read_bytes(), "trained")
         except FileNotFoundError:
             raise Rejected("an upload was asked for before a proposal") from None
-        if (int(header["round"]), int(header["attempt"])) != (assignment.number, assignment.attempt):
-            raise Rejected("an upload was asked for whose proposal was another attempt's")
+        if any(header[name] != str(own) for name, own in _address(assignment).items()):
+            raise Rejected("an upload was asked for whose proposal was another attempt's, cluster's or start's")
         path.unlink()
         return Trained(tensors["weights"], tensors.get("gradient"), json.loads(header["facts"]))
 
@@ -74,3 +75,9 @@ class Between:
     def _write(self, name: str, data: bytes) -> None:
         make_folder(self._folder)
         write_whole(self._folder / name, data)
+
+
+def _address(assignment: Assignment) -> dict[str, str | int]:
+    """What both exchanges of an attempt have in common: an update is trained minus the start of its training."""
+    start = "" if assignment.start is None else "{},{}".format(*assignment.start)
+    return {"cluster": assignment.cluster, "round": assignment.number, "attempt": assignment.attempt, "start": start}

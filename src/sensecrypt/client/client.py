@@ -21,7 +21,7 @@ from sensecrypt.client.context import ClientContext, Facts, Vector
 from sensecrypt.client.guards import Guards
 from sensecrypt.client.identity import LEAST_SHARE, Identity
 from sensecrypt.client.scoring import clustering_gains, describe_gains, rank_parameters
-from sensecrypt.client.update import Task, Update, make_update, propose_blocks, train_and_score
+from sensecrypt.client.update import Task, Update, make_update, train_and_propose
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder
 from sensecrypt.keyservice.port import ClientKeyService
@@ -89,12 +89,19 @@ class Client:
         config, row, facts = self.context.config, np.empty(0), Facts()
         if self.guards is not None:
             self.guards.require_unused(self.initial, self.run)
-        if config.clustering != "none":
-            if config.sensitivities == "clear" and self.identity is not None and not self.identity.clear_sensitivities:
+        if config.groups.clustering != "none":
+            if (
+                config.groups.sensitivities == "clear"
+                and self.identity is not None
+                and not self.identity.clear_sensitivities
+            ):
                 raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
             self._claim(self.initial)
-            seed = sketch_seed if config.sensitivities == "sketch" else None
-            described = describe_gains(*self._gains(), seed)
+            seed = sketch_seed if config.groups.sensitivities == "sketch" else None
+            try:
+                described = describe_gains(*self._gains(), seed)
+            except SenseCryptError as error:
+                raise self._no_part("nothing is sent", error) from None
             row, facts = described.row, described.facts
             if seed is not None:
                 row = self.keyservice.rotate_sketch(self.run, row)
@@ -119,8 +126,7 @@ class Client:
         try:
             protected, facts = rank_parameters(self.context, self.number, self.initial, task.round, task.seed)
         except SenseCryptError as error:
-            _LOG.warning("parameters are not ranked, because: %s", error)
-            raise Rejected(NO_PART if self.context.discreet else str(error)) from None
+            raise self._no_part("parameters are not ranked", error) from None
         self.keyservice.send_tag(protected.tag, task.round)
         return {"sensitivity": protected.upload, "facts": facts_to_bytes(facts)}
 
@@ -129,8 +135,7 @@ class Client:
         if self.guards is not None:
             self.guards.begin(assignment)
         task = self._task(assignment, None)
-        trained = train_and_score(self.context, task)
-        message = propose_blocks(self.context, task, trained)
+        message, trained = train_and_propose(self.context, task)
         self._between.keep_trained(assignment, trained)
         return {"proposal": message}
 
@@ -149,8 +154,7 @@ class Client:
         try:
             update = make_update(self.context, task, trained)
         except SenseCryptError as error:
-            _LOG.warning("nothing is sent, because: %s", error)
-            raise Rejected(NO_PART if self.context.discreet else str(error)) from None
+            raise self._no_part("nothing is sent", error) from None
         if task.agreed is not None:
             self._between.keep_mask(update.mask)
         return self._send(update, task, assignment)
@@ -166,6 +170,11 @@ class Client:
         digest = hashlib.sha256(vector.tobytes()).hexdigest().encode()
         return {"facts": facts_to_bytes(self._evaluated(vector)), "model_sha256": digest}
 
+    def _no_part(self, what: str, error: SenseCryptError) -> Rejected:
+        """Why this client is not in a round: it may follow from its data, so the reason stays in its own log."""
+        _LOG.warning("%s, because: %s", what, error)
+        return Rejected(NO_PART if self.context.discreet else str(error))
+
     def _send(self, update: Update, task: Task, assignment: Assignment) -> Parts:
         share, facts = update.facts["encrypted_share"], dict(update.facts)
         if share < self._least_share:
@@ -178,7 +187,7 @@ class Client:
         if task.refresh is not None and update.sensitivity is not None:
             self.keyservice.send_tag(update.sensitivity.tag, task.refresh[0])
             parts["sensitivity"] = update.sensitivity.upload
-        if self.context.config.messages == "keep":
+        if self.context.config.machines.messages == "keep":
             parts["own"] = serialize("own", {}, {"sent": update.sent})
         return parts
 
@@ -195,7 +204,7 @@ class Client:
             refresh = (given.after, given.after_seed)
         order = profile = ranking = exposed = None
         if self.context.policy.ranks_by is not None:
-            found, in_slots = given.ranking, self.context.config.layout == "prefix"
+            found, in_slots = given.ranking, self.context.config.selection.layout == "prefix"
             if found is None and (in_slots or self.context.policy.ranks_by == "jacobian"):
                 raise Rejected("the key service has no order of the parameters for this round")
             if found is not None and in_slots:
@@ -256,7 +265,7 @@ class Client:
         moved = self.keyservice.moved(place, self.initial.size)
         if self.guards is not None and self.clip is not None:
             try:
-                rule = self.context.config.server_rule
+                rule = self.context.config.server.rule
                 reach, many = rule.reach(self.clip), rule.statistics
                 self.guards.check_start(moved, self.initial.size, number, reach=reach, statistics=many)
             except InvalidInput as error:  # how far the models of a cluster are apart is not for the aggregator

@@ -4,6 +4,8 @@ layouts = ["prefix"]           # layouts that it takes part in; "blocks" and "in
 sketches = true                # whether it sends a sketch of its sensitivities, where a run clusters by them
 proposals = false              # whether it proposes blocks to encrypt, as MaskCrypt's clients do: they tell its classes
 uploads = "updates"            # what it uploads; "weights": its whole model, if the run says so
+largest_clip = "auto"          # bound on its updates; a number: up to so much, not an eighth of the initial model
+largest_step = 1.0             # how far one round may move the model, over that bound: FedAvgM takes 10, FedAdam more
 batches = "local"              # its training draws from this machine's randomness; "seeded": from the run's public seed
 least_members = 3              # of its cluster
 least_contributors = 3         # that the key service demands of a sum
@@ -28,7 +30,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from sensecrypt import checks
-from sensecrypt.config import RunConfig
+from sensecrypt.algo.clipping import Clip
+from sensecrypt.config import RunConfig, to_settings
 from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.policies import get_policy
 from sensecrypt.protocol.dominance import LARGEST_SQUARE, honest_share, honest_square
@@ -39,6 +42,7 @@ _LAYOUTS = ("prefix", "blocks", "individual")
 _RANGES = ("learning_rate", "batch_size", "local_epochs")
 _FLAGS = ("sketches", "proposals", "fixed_groups")
 _ROUNDING = 1e-9
+_UNIT = 1.0  # a bound, for how many times of it a server rule moves a model
 _LOG = logging.getLogger("sensecrypt.fleet")
 
 
@@ -50,6 +54,8 @@ class Conditions:
     sketches: bool = True
     proposals: bool = False
     uploads: str = "updates"
+    largest_clip: Clip = "auto"
+    largest_step: float = 1.0
     batches: str = "local"
     least_members: int = 3
     least_contributors: int = 3
@@ -69,6 +75,9 @@ class Conditions:
             checks.choice("layouts", layout, _LAYOUTS)
         checks.choice("uploads", self.uploads, ("updates", "weights"))
         checks.choice("batches", self.batches, ("local", "seeded"))
+        if self.largest_clip != "auto":
+            checks.number("largest_clip", self.largest_clip, low=0.0, open_low=True)
+        checks.number("largest_step", self.largest_step, low=0.0, open_low=True)
         for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInput(name, f"is {getattr(self, name)!r}", "write true or false")
@@ -92,22 +101,34 @@ class Conditions:
             config: the run's settings.
             told: what the key service tells about the run.
         """
-        if config.layout not in self.layouts:
-            _refuse("layouts", config.layout, f"allows {', '.join(self.layouts)}")
-        if config.clustering != "none" and not self.sketches:
-            _refuse("sketches", f"clustering {config.clustering}", "sends no sketch")
-        if get_policy(config.policy).propose is not None and not self.proposals:
-            _refuse("proposals", f"policy {config.policy}", "proposes no blocks")
-        if config.uploads == "weights" and self.uploads != "weights":
+        if config.selection.layout not in self.layouts:
+            _refuse("layouts", config.selection.layout, f"allows {', '.join(self.layouts)}")
+        if config.groups.clustering != "none" and not self.sketches:
+            _refuse("sketches", f"clustering {config.groups.clustering}", "sends no sketch")
+        if get_policy(config.selection.policy).propose is not None and not self.proposals:
+            _refuse("proposals", f"policy {config.selection.policy}", "proposes no blocks")
+        if config.training.uploads == "weights" and self.uploads != "weights":
             _refuse("uploads", "weights", "allows updates")
+        if config.training.uploads == "updates":
+            self._require_bounded(config)
         for name in _RANGES:
-            asked, (low, high) = getattr(config, name), getattr(self, name)
+            asked, (low, high) = to_settings(config)[name], getattr(self, name)
             if not low <= asked <= high:
                 _refuse(name, f"{asked:g}", f"allows {low:g} to {high:g}")
         if told["min_contributors"] < self.least_contributors:
             _refuse("least_contributors", f"{told['min_contributors']} in a sum", f"wants {self.least_contributors}")
         if self.fixed_groups and not told.get("fixed_groups", False):
             _refuse("fixed_groups", "sums of any groups", "wants fixed ones")
+
+    def _require_bounded(self, config: RunConfig) -> None:
+        """Raise unless one round moves the model only so far: a bound that the run sets bounds no hostile run."""
+        if config.training.clip != "auto" and (self.largest_clip == "auto" or config.training.clip > self.largest_clip):
+            own = "auto" if self.largest_clip == "auto" else f"auto, or up to {self.largest_clip:g}"
+            _refuse("largest_clip", f"{config.training.clip:g}", f"allows {own}")
+        step = config.server.rule.reach(_UNIT)
+        if step > self.largest_step * (1 + _ROUNDING):
+            asked = f"{config.server.server} with steps of up to {step:g} bounds"
+            _refuse("largest_step", asked, f"allows {self.largest_step:g}")
 
     def require_round(self, round_: Round, client: int) -> None:
         """Raise `Rejected` for the first condition that a round, as the key service has it, does not meet."""

@@ -62,11 +62,11 @@ class ClientContext:
     @property
     def policy(self) -> Policy:
         """Who encrypts what."""
-        return get_policy(self.config.policy)
+        return get_policy(self.config.selection.policy)
 
     def seed(self, purpose: str, *path: int) -> int:
         """The seed of what is drawn for one purpose, round and client."""
-        return training_seed(self.config.seed, purpose, *path, local=self.local)
+        return training_seed(self.config.problem.seed, purpose, *path, local=self.local)
 
     def own(self, client: int) -> ClientData:
         """A client's data."""

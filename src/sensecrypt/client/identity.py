@@ -10,6 +10,7 @@ bandwidth = 50                 # megabytes a second
 least_share = 0.2              # of its model, which a client encrypts or else sends nothing
 rest = "blinded"                # how a client sends what it does not encrypt; "plain": as the run says
 clear_sensitivities = false    # whether it sends them so if a run asks for it: they tell its labels
+release_to_aggregator = false  # whether it takes part where the aggregator is given the sum: Flower apps of one's own
 tell_accuracy = false          # whether it tells the aggregator how good models are on its data: so do these
 
 and a client's other conditions, which `conditions` lists.
@@ -17,18 +18,20 @@ and a client's other conditions, which `conditions` lists.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sensecrypt import checks
 from sensecrypt.client.conditions import KEYS as CONDITIONS
 from sensecrypt.client.conditions import Conditions, read_conditions
-from sensecrypt.errors import InvalidInput
+from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.tomlfile import read_toml, refuse_unknown
 
 _PATHS = ("certificate", "key", "authority", "state")
-_FLAGS = ("clear_sensitivities", "tell_accuracy")
+_FLAGS = ("clear_sensitivities", "tell_accuracy", "release_to_aggregator")
 _KEYS = ("url", *_PATHS, "cpus", "bandwidth", "least_share", "rest", *_FLAGS, *CONDITIONS)
 LEAST_SHARE = 0.1
 _TRIES = 9  # 100 s in all: as long as a key service may take to come back
@@ -51,6 +54,7 @@ class Identity:
         rest: `blinded`: a client blinds what it does not encrypt, whatever a run says; `plain`: if the run says so.
         clear_sensitivities: whether a client sends its sensitivities in the clear where a run asks for it.
         tell_accuracy: whether it tells the aggregator how good models are on its own data.
+        release_to_aggregator: whether it takes part in runs whose sums the aggregator is given, which has the model.
         conditions: what else a client agrees to.
     """
 
@@ -65,6 +69,7 @@ class Identity:
     rest: str = "blinded"
     clear_sensitivities: bool = False
     tell_accuracy: bool = False
+    release_to_aggregator: bool = False
     conditions: Conditions = field(default_factory=Conditions)
 
     def connect(self) -> DkmsClient:
@@ -72,6 +77,19 @@ class Identity:
         return DkmsClient(
             self.url, certificate=self.certificate, key=self.key, authority=self.authority, tries=_TRIES, pause=0.2
         )
+
+    def require_app_run(self, told: Mapping[str, Any]) -> None:
+        """Raise `Rejected` unless this client takes part in a run of which the key service tells that."""
+        if not told["release_to_aggregator"]:
+            raise Rejected("the run is no app's own: its sums are for its members")
+        if not self.release_to_aggregator:
+            fix = f"write release_to_aggregator = true into the identity file if the ServerApp may have it ({self.url})"
+            raise Rejected(f"condition release_to_aggregator: the ServerApp would be given the sum; {fix}")
+        if told["min_contributors"] < self.conditions.least_contributors:
+            asked, own = told["min_contributors"], self.conditions.least_contributors
+            raise Rejected(f"condition least_contributors: the run asks for {asked} in a sum, this client wants {own}")
+        if self.conditions.fixed_groups and not told.get("fixed_groups", False):
+            raise Rejected("condition fixed_groups: the run asks for sums of any groups, this client wants fixed ones")
 
 
 def read_identity(path: Path) -> Identity:

@@ -36,7 +36,7 @@ def require_terms(config: RunConfig, run: str, identity: Identity, keyservice: C
     """What the key service tells about a run that meets the client's conditions, or `Rejected`; no data are loaded."""
     described = keyservice.run(run)
     identity.conditions.require_run(config, described)
-    if described["server"] != asdict(config.server_rule):
+    if described["server"] != asdict(config.server.rule):
         raise Rejected("the key service moves models by another rule than the run's settings say")
     return described
 
@@ -59,8 +59,9 @@ def join_run(
     share = load(config, number)
     initial = share.build()
     require_averageable(initial)
-    if statistics_count(initial) != config.statistics:
-        problem = f"is {config.statistics}, and the model has {statistics_count(initial)}"
+    many = statistics_count(initial)
+    if many != config.server.statistics:
+        problem = f"is {config.server.statistics}, and the model has {many}"
         raise InvalidInput("statistics", problem, "submit the run with as many")
     vector: Vector = get_vector(initial)
     data = as_data(share.data)
@@ -71,10 +72,10 @@ def join_run(
         config,
         share.build,
         {number: data},
-        AheadKey(public) if config.randomness == "ahead" else public,
+        AheadKey(public) if config.encryption.randomness == "ahead" else public,
         always=always_of(config, initial, share.classes),
         recipe=recipe,
-        blinded=config.blinded or identity.rest == "blinded",
+        blinded=config.encryption.blinded or identity.rest == "blinded",
         discreet=True,
         local=identity.conditions.batches == "local",
     )
@@ -83,7 +84,9 @@ def join_run(
         run,
         context,
         vector,
-        clip_bound(config.clip, vector[: vector.size - config.statistics]) if config.uploads == "updates" else None,
+        clip_bound(config.training.clip, vector[: vector.size - many])
+        if config.training.uploads == "updates"
+        else None,
         keyservice,
         identity.state / run,
         accuracy=partial(_accuracy, share, recipe) if identity.tell_accuracy else None,

@@ -28,19 +28,26 @@ def train_locally(context: ClientContext, client: int, vector: Vector, number: i
                 model,
                 data,
                 recipe,
-                epochs=config.local_epochs,
-                batch_size=config.batch_size,
-                learning_rate=config.learning_rate,
-                momentum=config.momentum,
+                epochs=config.training.local_epochs,
+                batch_size=config.training.batch_size,
+                learning_rate=config.training.learning_rate,
+                momentum=config.training.momentum,
                 seed=seed,
                 number=max(number, 0),
             )
 
-    settings = (config.local_epochs, config.batch_size, config.learning_rate, config.momentum)
+    training = config.training
+    settings = (training.local_epochs, training.batch_size, training.learning_rate, training.momentum)
     key = ("train", *problem_key(config), *settings, number, client)
     return timed(context.cache, key, vector, make)
 
 
 def problem_key(config: RunConfig) -> tuple[object, ...]:
     """What training results depend on besides the settings of training itself."""
-    return config.dataset, config.model, config.clients, config.partition, config.seed
+    return (
+        config.problem.dataset,
+        config.problem.model,
+        config.problem.clients,
+        config.problem.partition,
+        config.problem.seed,
+    )

@@ -83,13 +83,16 @@ class Loading(Sequence[ClientData]):
 
 def configured_problem(config: RunConfig) -> Problem:
     """The data set, partition and model that a configuration names."""
-    data = load_dataset(config.dataset)
+    data = load_dataset(config.problem.dataset)
     parts = make_partition(
-        config.partition, data.train_labels, config.clients, rng=derive_rng(config.seed, "partition")
+        config.problem.partition,
+        data.train_labels,
+        config.problem.clients,
+        rng=derive_rng(config.problem.seed, "partition"),
     )
-    name = config.model or DEFAULT_MODEL[config.dataset]
+    name = config.problem.model or DEFAULT_MODEL[config.problem.dataset]
     return Problem(
-        partial(build_model, name, seed=derive_seed(config.seed, "model")),
+        partial(build_model, name, seed=derive_seed(config.problem.seed, "model")),
         [(as_tensor(data.train_images[part]), torch.from_numpy(data.train_labels[part])) for part in parts],
         (as_tensor(data.test_images), torch.from_numpy(data.test_labels)),
         data.classes,
@@ -121,7 +124,7 @@ def configured_share(config: RunConfig, client: int) -> Share:
 
 def always_of(config: RunConfig, model: nn.Module, classes: int) -> BoolVector | None:
     """Parameters that a run encrypts whatever their sensitivity, if there are any."""
-    if config.always_encrypt != "classifier" or not get_policy(config.policy).heeds_always:
+    if config.selection.always_encrypt != "classifier" or not get_policy(config.selection.policy).heeds_always:
         return None
     return always_encrypt(model, classes)
 

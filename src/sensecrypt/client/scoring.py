@@ -55,10 +55,10 @@ def clustering_gains(context: ClientContext, client: int, vector: Vector) -> tup
     They are computed at `vector`, or, with `clustering_gradient=trained`, after one iteration of training from it.
     """
     config, facts = context.config, Facts()
-    if config.clustering_gradient == "trained":
+    if config.groups.clustering_gradient == "trained":
         vector, facts["train_seconds"] = train_locally(context, client, vector, SETUP)
-    total, noise = context.own(client).samples, (config.sensitivity_epsilon, config.sensitivity_delta)
-    clip = config.sensitivity_clip
+    total, noise = context.own(client).samples, (config.groups.sensitivity_epsilon, config.groups.sensitivity_delta)
+    clip = config.groups.sensitivity_clip
     if per_sample_noise(config):
         mean, seconds = _clipped_mean(context, client, vector, clip)
         start = work_seconds()
@@ -154,9 +154,9 @@ def rank_parameters(
     protected = protect(scores, round_, client=client, key=context.key, seed=seed)
     protecting = protection_facts(protected, work_seconds() - start, prefix="order_")
     facts: Facts = {"sensitivity_seconds": seconds, "bytes_up": len(protected.upload), **protecting}
-    if (context.config.clustering == "none" or per_sample_noise(context.config)) and not by_jacobian:
+    if (context.config.groups.clustering == "none" or per_sample_noise(context.config)) and not by_jacobian:
         total = context.own(client).samples
-        facts["pass_seconds"] = seconds * total / min(total, context.config.sensitivity_samples or total)
+        facts["pass_seconds"] = seconds * total / min(total, context.config.selection.sensitivity_samples or total)
     return protected, facts
 
 
@@ -166,10 +166,12 @@ def _scores(context: ClientContext, client: int, vector: Vector) -> tuple[checks
         start = work_seconds()
         pair = _sample(context, client, SETUP, JACOBIAN_SAMPLES).pair
         if pair is None:
-            raise no_pair(client, f"policy {context.config.policy}")
+            raise no_pair(client, f"policy {context.config.selection.policy}")
         scores = jacobian_map(context.model(vector), *pair)
         return scores, work_seconds() - start
-    gradient, seconds = gradient_of(context, client, vector, SETUP, samples=context.config.sensitivity_samples)
+    gradient, seconds = gradient_of(
+        context, client, vector, SETUP, samples=context.config.selection.sensitivity_samples
+    )
     gains = sensitivity(vector, gradient).astype(np.float64)
     return checks.sensitivity_vector("sensitivity", gains), seconds
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from sensecrypt.client.layers import encrypted_by_layer
 from sensecrypt.client.localtraining import train_locally
 from sensecrypt.client.scoring import gradient_of, protection_facts
 from sensecrypt.errors import InvalidInput, SenseCryptError
-from sensecrypt.policies.situation import Choice, Situation, spread_over
+from sensecrypt.policies.situation import Choice, Situation, blocks_of, spread_over
 from sensecrypt.protocol.coordination import LONGEST_FAILURE, printable
 from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.protection import ProtectedUpdate, model_format, protect_model, protect_sensitivity
@@ -105,16 +106,34 @@ def train_and_score(context: ClientContext, task: Task) -> Trained:
         gradient = task.vector - weights
     elif context.policy.needs_gradient:
         scored = _scored_at(context, task, weights)
-        samples = config.sensitivity_samples
+        samples = config.selection.sensitivity_samples
         gradient, facts["sensitivity_seconds"] = gradient_of(context, client, scored, number, samples=samples)
     return Trained(weights, gradient, facts)
+
+
+def train_and_propose(context: ClientContext, task: Task) -> tuple[bytes, Trained]:
+    """The message that says which blocks to encrypt, and what was trained: the first of two exchanges.
+
+    A client that fails proposes blocks at random, and uploads a zero update in the second exchange.
+    """
+    start = work_seconds()
+    try:
+        trained = train_and_score(context, task)
+        return propose_blocks(context, task, trained), trained
+    except Exception as error:
+        reason = _log_failure(task, error)
+    seconds = work_seconds() - start
+    many = blocks_of(context.config.selection.ratio, task.round.blocks, task.round.block)
+    blocks = np.array(secrets.SystemRandom().sample(range(task.round.blocks), many), dtype=np.int64)
+    spent: Facts = {"train_seconds": seconds, "sensitivity_seconds": seconds, "select_seconds": seconds}
+    return Proposal(task.client, blocks).to_bytes(task.round), _untrained(context, task, reason, spent)
 
 
 def propose_blocks(context: ClientContext, task: Task, trained: Trained) -> bytes:
     """The message that says which blocks to encrypt, in methods with two exchanges."""
     start = work_seconds()
     if context.policy.propose is None:
-        raise SenseCryptError(f"policy {context.config.policy} proposes nothing")
+        raise SenseCryptError(f"policy {context.config.selection.policy} proposes nothing")
     message = Proposal(task.client, context.policy.propose(_situation(context, task, trained))).to_bytes(task.round)
     trained.facts["select_seconds"] = work_seconds() - start
     return message
@@ -137,21 +156,31 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
         trained = trained or train_and_score(context, task)
         return _protected(context, task, trained)
     except Exception as error:
-        if task.round.clip is None:
-            raise
-        reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
-        _LOG.warning("round %d, client %d: a zero update is sent, because: %s", task.round.number, task.client, reason)
+        reason = _log_failure(task, error)
     spent: Facts = {"train_seconds": work_seconds() - start} if trained is None else dict(trained.facts)
     if trained is None:  # a 0 would tell that training failed
         spent["sensitivity_seconds"] = spent["train_seconds"] if context.policy.needs_gradient else 0.0
     return _zero_update(context, task, reason, spent)
 
 
+def _log_failure(task: Task, error: Exception) -> str:
+    """Why a zero update is sent, for this client's log; where clients send whole models, the error is raised."""
+    if task.round.clip is None:
+        raise error
+    reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
+    _LOG.warning("round %d, client %d: a zero update is sent, because: %s", task.round.number, task.client, reason)
+    return reason
+
+
+def _untrained(context: ClientContext, task: Task, reason: str, spent: Facts) -> Trained:
+    """What stands for training that failed: the model as it was."""
+    told = {} if context.discreet else {"failure": printable(reason)[:LONGEST_FAILURE]}
+    return Trained(task.vector, None, spent | told)
+
+
 def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) -> Update:
     """The upload of a client that could not train: nothing is learned, and as much encrypted as if it had."""
-    unmoved = Trained(
-        task.vector, None, spent | ({} if context.discreet else {"failure": printable(reason)[:LONGEST_FAILURE]})
-    )
+    unmoved = _untrained(context, task, reason, spent)
     if _decides_by_shared(context, task) or not context.policy.needs_gradient:
         with contextlib.suppress(SenseCryptError):
             return _protected(context, task, unmoved)
@@ -167,7 +196,7 @@ def _protected(context: ClientContext, task: Task, trained: Trained, choice: Cho
     facts["select_seconds"] = facts.get("select_seconds", 0.0) + work_seconds() - start
     start = work_seconds()
     key, client = context.key, task.client
-    sent, clipped = _to_send(task, trained, context.config.statistics)
+    sent, clipped = _to_send(task, trained, context.config.server.statistics)
     if clipped is not None and not context.discreet:
         facts["clipped"] = clipped
     protected = protect_model(
@@ -223,7 +252,7 @@ def _discreet(task: Task, choice: Choice) -> Facts:
 
 def _scored_at(context: ClientContext, task: Task, trained: Vector) -> Vector:
     """The weights w at which this round's sensitivities |w·g(w)| are computed."""
-    return task.vector if context.config.gradient == "start" else trained
+    return task.vector if context.config.selection.gradient == "start" else trained
 
 
 def _situation(context: ClientContext, task: Task, trained: Trained) -> Situation:
@@ -238,7 +267,7 @@ def _situation(context: ClientContext, task: Task, trained: Trained) -> Situatio
         gradient=gradient,
         sensitivity=gains,
         budget=task.budget,
-        ratio=config.ratio,
+        ratio=config.selection.ratio,
         block=task.round.block,
         order=task.order,
         ranking=task.ranking,
@@ -246,14 +275,14 @@ def _situation(context: ClientContext, task: Task, trained: Trained) -> Situatio
         agreed=task.agreed,
         always=context.always,
         rng=np.random.default_rng(context.seed("choice", task.round.number, task.client)),
-        B=config.B,
-        C=config.C,
-        max_mi=config.max_mi if config.max_mi >= 0 else None,
-        objective=config.objective,
-        on_infeasible=config.on_infeasible,
-        bins=config.bins,
-        beta=config.beta,
-        normalise=config.normalise,
+        B=config.selection.B,
+        C=config.selection.C,
+        max_mi=config.selection.max_mi if config.selection.max_mi >= 0 else None,
+        objective=config.selection.objective,
+        on_infeasible=config.selection.on_infeasible,
+        bins=config.selection.bins,
+        beta=config.selection.beta,
+        normalise=config.selection.normalise,
     )
 
 
@@ -273,11 +302,12 @@ def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice)
     """|w·g| to tell the coverage with; for a method that does not need it, computed off the clock and only if asked."""
     gradient, scored = trained.gradient, _scored_at(context, task, trained.weights)
     if gradient is None:
-        if trained.weights is task.vector:  # training failed: what the cluster shares stands for the client's own
+        failed = context.policy.needs_gradient or trained.weights is task.vector
+        if failed:  # what the cluster shares stands for the client's own
             return _shared_gains(task)
         if choice.mask.blocks in (0, choice.mask.flags.size):
             return None
-        samples = context.config.sensitivity_samples
+        samples = context.config.selection.sensitivity_samples
         if context.recipe.by_difference:
             gradient = task.vector - trained.weights
         else:

@@ -36,7 +36,7 @@ class Budgets:
         """
         self._config, self._labels, self._size = config, labels, size
         self._measured = measured if measures_bandwidth(config) else None
-        self._profile = get_profile(config.profile)
+        self._profile = get_profile(config.encryption.profile)
         self._block = min(self._profile.slots, size)
         self._blocks = -(-size // self._block)
         self._paces: dict[int, Pace] = {}
@@ -44,7 +44,7 @@ class Budgets:
 
     def learn(self, records: Iterable[Record]) -> None:
         """Take note of how fast clients were: their last record counts, and of encryption the last that there is."""
-        if self._config.budget != "deadline":
+        if self._config.budgeting.budget != "deadline":
             return
         for record in records:
             if "client" not in record or "left_out" in record:
@@ -74,7 +74,7 @@ class Budgets:
         if "pass_seconds" not in setup:
             return None
         seconds = setup["pass_seconds"]
-        training = setup.get("train_seconds", self._config.local_epochs * seconds)
+        training = setup.get("train_seconds", self._config.training.local_epochs * seconds)
         return {**setup, "train_seconds": training, "sensitivity_seconds": seconds}
 
     def of_round(self, number: int) -> checks.FloatVector:
@@ -95,14 +95,14 @@ class Budgets:
                     [each.scoring for each in paces],
                     [each.block for each in paces],
                     blocks=self._blocks,
-                    slack=self._config.slack,
-                    grace=self._config.grace,
+                    slack=self._config.budgeting.slack,
+                    grace=self._config.budgeting.grace,
                 )
-            if self._config.layout == "prefix":
+            if self._config.selection.layout == "prefix":
                 # Members encrypt prefixes of one order, so equal budgets are equal blocks: with the largest budgets
                 # lowered to that of rank `min_contributors`, no block is encrypted by fewer. A block of one client can
                 # be read by subtraction where the rest is plain, and where it is blinded by a member who overflows it.
-                rank = min(self._config.min_contributors, members.size)
+                rank = min(self._config.release.min_contributors, members.size)
                 budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
         return budgets
 
@@ -126,7 +126,7 @@ class Budgets:
 
 def measures_bandwidth(config: RunConfig) -> bool:
     """Whether a run's budgets are made of bandwidths that the aggregator measures."""
-    return config.bandwidth == "measured" and get_policy(config.policy).uses_budget
+    return config.budgeting.bandwidth == "measured" and get_policy(config.selection.policy).uses_budget
 
 
 def measured_bandwidths(records: Iterable[Record]) -> dict[int, float]:

@@ -67,26 +67,26 @@ class Coordination:
     @property
     def policy(self) -> Policy:
         """Who encrypts what."""
-        return get_policy(self.config.policy)
+        return get_policy(self.config.selection.policy)
 
     @property
     def rules(self) -> ReleaseRules:
         """For the sums that are handed in: the key service's, with the run's own quorum if that is larger."""
-        return replace(self.registered, quorum=max(self.registered.quorum, self.config.quorum))
+        return replace(self.registered, quorum=max(self.registered.quorum, self.config.release.quorum))
 
     @property
     def ordered(self) -> bool:
         """Whether clusters have a secret order of their parameters."""
-        return self.config.layout == "prefix" and self.policy.ranks_by is not None
+        return self.config.selection.layout == "prefix" and self.policy.ranks_by is not None
 
     @property
     def clients_decrypt(self) -> bool:
         """Whether clients share the key, and open sums themselves."""
-        return self.config.key_mode == "shared-key"
+        return self.config.encryption.key_mode == "shared-key"
 
     def is_refresh(self, number: int) -> bool:
         """Whether a new order is due after this round."""
-        due = (number + 1) % self.config.order_refresh == 0 and number + 1 < self.config.rounds
+        due = (number + 1) % self.config.selection.order_refresh == 0 and number + 1 < self.config.training.rounds
         return due and self.ordered and self.policy.ranks_by == "sensitivity"
 
     def describe(
@@ -101,18 +101,18 @@ class Coordination:
     ) -> Round:
         """What all members of a cluster's round agree on before it; None: as many of the cluster as `sample` says."""
         if members is None:
-            members = sample_members(
-                state.members(cluster), self.config.sample, self.config.min_contributors, rng=self._rng(cluster, number)
-            )
+            release = self.config.release
+            rng = self._rng(cluster, number)
+            members = sample_members(state.members(cluster), release.sample, release.min_contributors, rng=rng)
         samples = {client: int(state.samples[client]) for client in members}
-        weights, factors = self.registered.shares(samples, whole=self.config.weighting == "server")
+        weights, factors = self.registered.shares(samples, whole=self.config.encryption.weighting == "server")
         return Round(
             self.name,
             number,
             cluster,
             purpose,
             state.size,
-            get_profile(self.config.profile),
+            get_profile(self.config.encryption.profile),
             weights,
             attempt,
             factors,
@@ -122,7 +122,7 @@ class Coordination:
     def _rng(self, cluster: int, number: int) -> np.random.Generator:
         """For choices that a fleet's aggregator must not foresee for others, and that one machine must repeat."""
         if self.seeded:
-            return derive_rng(self.config.seed, "sample", cluster, number)
+            return derive_rng(self.config.problem.seed, "sample", cluster, number)
         return np.random.default_rng(secrets.randbits(128))
 
     def invite(self, round_: Round) -> tuple[set[int], list[set[int]]]:
@@ -140,4 +140,4 @@ class Coordination:
         if not self.seeded:
             return UNFORESEEN
         path = (round_.cluster, round_.number, round_.attempt)
-        return random.Random(derive_seed(self.config.seed, f"parts of {round_.purpose}", *path))  # noqa: S311
+        return random.Random(derive_seed(self.config.problem.seed, f"parts of {round_.purpose}", *path))  # noqa: S311

@@ -6,11 +6,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import numpy as np
 
-from sensecrypt.config import RunConfig
+from sensecrypt.config import RunConfig, change
 from sensecrypt.coordinator.budgets import measures_bandwidth
 from sensecrypt.coordinator.checkpoint import RunState, begin_attempt
 from sensecrypt.coordinator.collection import Tagged
@@ -66,12 +65,12 @@ def cluster_clients(
     """
     agreeing, (size, initial, clip, _) = _agreeing(registry)
     agreeing = {client: each for client, each in agreeing.items() if _has_told(registry, client, samples_of)}
-    count = config.clients
+    count = config.problem.clients
     labels, samples = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
     here = np.array(list(agreeing))
     samples[here] = [samples_of[client] for client in agreeing]
     labels[here], why, rows = 0, "clustering is off", np.zeros((count, 0))
-    if config.clustering != "none":
+    if config.groups.clustering != "none":
         described = np.array([each.row for each in agreeing.values()])
         clusters = group_clients(described, config)
         labels[here], why = clusters.labels, clusters.why
@@ -246,4 +245,4 @@ def _with_devices(config: RunConfig, enrolments: dict[int, Enrolment]) -> RunCon
     for client, each in enrolments.items():
         cpus[client] = cpus[client] if each.cpus is None else each.cpus
         bandwidths[client] = bandwidths[client] if each.bandwidth is None else each.bandwidth
-    return replace(config, cpus=(tuple(cpus),), bandwidths=(tuple(bandwidths),))
+    return change(config, {"cpus": cpus, "bandwidths": bandwidths})

@@ -28,7 +28,7 @@ def agree_on_masks(run: Coordination, asked: Mapping[int, Collecting], requests:
     """
     agree = run.policy.agree
     if agree is None:
-        raise SenseCryptError(f"policy {run.config.policy} has proposals and no agreement")
+        raise SenseCryptError(f"policy {run.config.selection.policy} has proposals and no agreement")
     proposals: dict[int, Proposal] = {}
     for reply in run.transport.ask("propose", requests, seconds=run.patience.deadline):
         each = asked[reply.client]
@@ -59,4 +59,4 @@ def agree_on_masks(run: Coordination, asked: Mapping[int, Collecting], requests:
 
 
 def _limit(run: Coordination, collecting: Collecting) -> int:
-    return blocks_of(run.config.ratio, collecting.round.blocks, collecting.round.block)
+    return blocks_of(run.config.selection.ratio, collecting.round.blocks, collecting.round.block)

@@ -108,7 +108,7 @@ def _begin(run: Coordination, state: RunState, cluster: int, number: int, attemp
     if run.is_refresh(number):
         after = run.describe(state, cluster, number + 1, "sensitivity", attempt, members=round_.weights)
         run.keyservice.register_round(after)
-    server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": run.config.crypto}
+    server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": run.config.encryption.crypto}
     notes = Notes({client: {"bytes_down": 0} for client in round_.weights}, server)
     invited, parts = run.invite(round_)
     whole = run.rules.fixed_groups
@@ -174,7 +174,7 @@ def _hand_in(run: Coordination, state: RunState, collecting: Collecting) -> Clos
     kept = []
 
     def release_sum(without: int | None) -> None:
-        closed = collecting.close(run.config.min_contributors, without=without)
+        closed = collecting.close(run.config.release.min_contributors, without=without)
         if run.durable:
             closed.save(run.folder)
         try:

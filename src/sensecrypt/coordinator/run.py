@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt.algo.serverupdates import ServerRule
-from sensecrypt.config import RunConfig
+from sensecrypt.config import RunConfig, change
 from sensecrypt.coordinator.budgets import Budgets
 from sensecrypt.coordinator.checkpoint import RunState, forget_closed, load_state, sketch_seed
 from sensecrypt.coordinator.context import Coordination
@@ -68,7 +68,7 @@ def run(
         keyservice=keyservice,
         public=keyservice.public_key(name),
         folder=folder,
-        registry=Registry(transport, range(config.clients), sketch_seed(folder)),
+        registry=Registry(transport, range(config.problem.clients), sketch_seed(folder)),
         registered=rules,
         patience=patience,
         observer=observer or Observer(),
@@ -77,13 +77,13 @@ def run(
         cost_model=cost_model,
     )
     state = _begin_or_resume(coordination, volatile)
-    coordination = replace(coordination, config=replace(folder.read_config(), rounds=config.rounds))
+    coordination = replace(coordination, config=change(folder.read_config(), {"rounds": config.training.rounds}))
     if state.next_round == SETUP:
         records = first_orders(coordination, state)
         exclude_found(coordination, state)
         _end_round(coordination, state, records, volatile)
     budgets, excluded = _budgets(coordination, state), False
-    for number in range(state.next_round, config.rounds):
+    for number in range(state.next_round, config.training.rounds):
         coordination.registry.look(seconds=patience.proof)
         if place_newcomers(coordination.registry, state, lambda: keyservice.samples(name)) or excluded:
             budgets = _budgets(coordination, state)
@@ -92,7 +92,7 @@ def run(
         excluded = exclude_found(coordination, state)
         _end_round(coordination, state, records, volatile)
         budgets.learn(records)
-        _LOG.info("round %d of %d is done: %s", number + 1, config.rounds, _arrived(records))
+        _LOG.info("round %d of %d is done: %s", number + 1, config.training.rounds, _arrived(records))
         if on_round is not None and on_round(number, records):
             break
     return coordination, state
@@ -104,13 +104,13 @@ def _require_registered(described: Mapping[str, Any], config: RunConfig, name: s
         described["names"],
         ReleaseRules(**{each.name: described[each.name] for each in fields(ReleaseRules)}),
     )
-    if sorted(map(int, names)) != list(range(config.clients)):
-        problem = f"is {config.clients}, the key service knows {len(names)} members of run {name}"
+    if sorted(map(int, names)) != list(range(config.problem.clients)):
+        problem = f"is {config.problem.clients}, the key service knows {len(names)} members of run {name}"
         raise InvalidInput("clients", problem, "register the run with as many, numbered from 0")
-    if described["server"] != asdict(config.server_rule):
-        problem = f"is {config.server_rule}, the run is registered with {ServerRule(**described['server'])}"
+    if described["server"] != asdict(config.server.rule):
+        problem = f"is {config.server.rule}, the run is registered with {ServerRule(**described['server'])}"
         raise InvalidInput("server", problem, "register the run with the settings that it is submitted with")
-    if rules.fixed_groups and config.sample:
+    if rules.fixed_groups and config.release.sample:
         problem = "draws other members every round, and the key service releases sums of fixed groups"
         raise InvalidInput("sample", problem, "leave sample out, or have the service's policy changed")
     return rules
@@ -121,7 +121,7 @@ def _begin_or_resume(run: Coordination, volatile: VolatileKeyService | None) -> 
     loaded = load_state(run.folder)
     if loaded is not None:
         run.registry.excluded |= loaded[0].excluded
-    enrol_all(run.registry, run.patience, least=run.config.min_contributors)
+    enrol_all(run.registry, run.patience, least=run.config.release.min_contributors)
     if loaded is not None:
         state, kept = loaded
         if volatile is not None:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from sensecrypt.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # names for annotations: matplotlib is loaded when something is drawn
+    Axes = Figure = object
 
 # Okabe and Ito's colours, told apart with any colour vision; their yellow darker, and wine red for the ninth row.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B5A900", "#882255")
@@ -59,6 +60,12 @@ def legend(figure: Figure, entries: Mapping[str, tuple[str, bool]]) -> None:
     patch = import_module("matplotlib.patches").Patch
     handles = [patch(label=label, **look(colour, hatched)) for label, (colour, hatched) in entries.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+
+
+def legend_below(figure: Figure, axes: Axes, *, fontsize: float | None = None, columns: int | None = None) -> None:
+    """The legend of one panel, below the whole picture."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns or len(handles), fontsize=fontsize)
 
 
 def look(colour: str, hatched: bool) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class Policy:
         heeds_always: whether it encrypts what is to be encrypted whatever its sensitivity.
         ranks_by: what clients sum under encryption so that parameters can be ranked: their `sensitivity`, which gives
             the order of the prefix layout and is refreshed; the `jacobian` of FedML-HE, once; or nothing.
+        clusters: whether it clusters clients; the others train one model for all, as they were published.
         propose: for a method with an exchange before the upload: the blocks that a client wants encrypted, best first.
         agree: what the aggregator makes of the proposals: from them, the number of blocks and the ratio, one flag a
             block for all clients.
@@ -38,5 +39,6 @@ class Policy:
     uses_budget: bool = False
     heeds_always: bool = False
     ranks_by: Literal["sensitivity", "jacobian"] | None = None
+    clusters: bool = False
     propose: Callable[[Situation], RankedBlocks] | None = None
     agree: Callable[[Sequence[RankedBlocks], int, int], BoolVector] | None = None

@@ -28,4 +28,4 @@ def choose(situation: Situation) -> Choice:
     return Choice(found.mask, found.mi, found.decided_by, found.feasible)
 
 
-POLICY = Policy(choose, needs_gradient=True, uses_budget=True, heeds_always=True, ranks_by="sensitivity")
+POLICY = Policy(choose, needs_gradient=True, uses_budget=True, heeds_always=True, ranks_by="sensitivity", clusters=True)

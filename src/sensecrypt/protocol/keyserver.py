@@ -8,7 +8,7 @@ the rotation. What it must remember is in a `Ledger`.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -85,13 +85,28 @@ class KeyServer:
         if not self._ledger.keep_tag(round_, message):
             raise Rejected(f"client {sender} has sent a tag already", code="doubled-tag")
 
-    def release(self, data: bytes, round_: Round, *, workers: int = 1) -> ReleasedSum:
-        """Decrypt an aggregate after all checks that need no decryption, and verify it before giving it away."""
+    def check_contributors(self, contributors: tuple[int, ...], round_: Round) -> None:
+        """Raise `Rejected` unless a sum of these clients may be released: then nothing needs to be decrypted."""
+        self._check_contributors(contributors, self._ledger.tags(round_), round_)
+
+    def release(
+        self, data: bytes, round_: Round, *, workers: int = 1, samples: Mapping[int, float] | None = None
+    ) -> ReleasedSum:
+        """Decrypt an aggregate after all checks that need no decryption, and verify it before giving it away.
+
+        Args:
+            data: the aggregate.
+            round_: its round.
+            workers: processes that decrypt.
+            samples: of every contributor, where it brings its own weight and the round weighs all members alike.
+        """
         aggregate = Aggregate.from_bytes(data, round_)
         if self._ledger.was_released(round_):
             raise Rejected("this sum was decrypted already", code="already-decrypted")
         tags = self._ledger.tags(round_)
         self._check_contributors(aggregate.contributors, tags, round_)
+        if samples is not None:
+            self._check_samples(aggregate.contributors, samples)
         ranking = self._ledger.ranking_of(round_) if round_.purpose == "model" else None
         order = None if ranking is None else ranking.order
         given = [tags[client] for client in aggregate.contributors]
@@ -152,6 +167,13 @@ class KeyServer:
             check_groups(weights, self._ledger.released(round_.run, round_.purpose), self._rules.min_contributors)
         if missing := [client for client in contributors if client not in tags]:
             raise Rejected(f"no tag of client {missing[0]}", code="no-tag")
+
+    def _check_samples(self, contributors: tuple[int, ...], samples: Mapping[int, float]) -> None:
+        """That nobody dominates the sum by what it counts itself."""
+        if silent := [client for client in contributors if not samples.get(client, 0) > 0]:
+            raise Rejected(f"client {silent[0]} has not told how many samples it has", code="no-samples")
+        total = sum(samples[client] for client in contributors)
+        self._rules.check({client: samples[client] / total for client in contributors}, contributors)
 
     def _derive(self, *purpose: str) -> bytes:
         return hmac.digest(self._ledger.root, "\x00".join(purpose).encode(), "sha256")

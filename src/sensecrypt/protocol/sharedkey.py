@@ -6,6 +6,8 @@ the key can read the upload. Use it to reproduce the paper, not to protect clien
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sensecrypt.crypto.scheme import DecryptionKey
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.decryption import decrypt_aggregate
@@ -35,7 +37,14 @@ class SharedKeyClients(KeyServer):
         """All members: nobody signs."""
         return sorted(round_.weights)
 
-    def release(self, data: bytes, round_: Round, *, workers: int = 1) -> ReleasedSum:
+    def release(
+        self,
+        data: bytes,
+        round_: Round,
+        *,
+        workers: int = 1,
+        samples: Mapping[int, float] | None = None,  # noqa: ARG002 (nobody checks anything here)
+    ) -> ReleasedSum:
         """What any client does with the aggregate."""
         aggregate = Aggregate.from_bytes(data, round_)
         order = self.order(round_.run, round_.cluster) if round_.purpose == "model" else None

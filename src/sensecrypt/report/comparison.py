@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from sensecrypt.errors import InvalidInput
 from sensecrypt.methods import Method
 from sensecrypt.report.charts import timeline_chart
-from sensecrypt.report.figures import Card, Chart, Field, Page, Picker, Section, Table
+from sensecrypt.report.figures import Card, Chart, Column, Page, Picker, Section, Table, tabled
 from sensecrypt.report.tables import column, time_unit
 from sensecrypt.report.timeline import ALWAYS
 from sensecrypt.report.vega import DASHES, colours, cycle, plain, round_axis, series
@@ -99,63 +101,52 @@ def _page(report: Mapping[str, Any], folder: Path, links: bool) -> Page:
 
 def _methods(rows: Sequence[Row]) -> Table:
     unit, scale = time_unit(max(row["device_seconds"] for row in rows))
-    fields = (
-        Field("method", "method", "text"),
-        Field("time", f"time on the devices, {unit}"),
-        Field("waiting", "waiting for slower clients", "share"),
-        Field("up", "up, MB"),
-        Field("down", "down, MB"),
-        Field("accuracy", "accuracy", "share"),
-        Field("worst", "worst client", "share"),
-        Field("best", "best client", "share"),
-        Field("encrypted", "encrypted", "share"),
-        Field("covered", "covered sensitivity", "share"),
-        Field("implementation", "at the cost of", "text"),
-        Field("crypto", "cryptography", "text"),
-    )
-    keys = ("accuracy_mean", "accuracy_min", "accuracy_max", "encrypted_share", "coverage", "implementation", "crypto")
-    filled = [
-        [
-            row["name"],
-            row["device_seconds"] * scale,
-            row["straggler_share"],
-            row["bytes_up"] / 1e6,
-            row["bytes_down"] / 1e6,
-            *(row[key] for key in keys),
-        ]
-        for row in rows
+    columns: list[Column] = [
+        ("method", "method", "text", "name"),
+        ("time", f"time on the devices, {unit}", "number", lambda row: row["device_seconds"] * scale),
+        ("waiting", "waiting for slower clients", "share", itemgetter("straggler_share")),
+        ("up", "up, MB", "number", lambda row: row["bytes_up"] / 1e6),
+        ("down", "down, MB", "number", lambda row: row["bytes_down"] / 1e6),
+        *_ACCURACY,
+        ("encrypted", "encrypted", "share", itemgetter("encrypted_share")),
+        ("covered", "covered sensitivity", "share", itemgetter("coverage")),
+        ("implementation", "at the cost of", "text", itemgetter("implementation")),
+        ("crypto", "cryptography", "text", itemgetter("crypto")),
     ]
-    return Table("The methods side by side", fields, filled)
+    return tabled("The methods side by side", columns, rows)
+
+
+_ACCURACY: tuple[Column, ...] = (
+    ("accuracy", "accuracy", "share", itemgetter("accuracy_mean")),
+    ("worst", "worst client", "share", itemgetter("accuracy_min")),
+    ("best", "best client", "share", itemgetter("accuracy_max")),
+)
 
 
 def _curves(rows: Sequence[Row]) -> Table:
-    fields = (
-        Field("method", "method", "text"),
-        Field("round", "round", "whole"),
-        Field("accuracy", "mean accuracy", "share"),
-        Field("worst", "worst client", "share"),
-        Field("best", "best client", "share"),
-    )
-    keys = ("round", "accuracy_mean", "accuracy_min", "accuracy_max")
-    return Table(
-        "Accuracy by round", fields, [[row["name"], *(at[key] for key in keys)] for row in rows for at in row["rounds"]]
-    )
+    columns: list[Column] = [
+        ("method", "method", "text", "name"),
+        ("round", "round", "whole", itemgetter("round")),
+        ("accuracy", "mean accuracy", "share", itemgetter("accuracy_mean")),
+        *_ACCURACY[1:],
+    ]
+    return tabled("Accuracy by round", columns, [{**at, "name": row["name"]} for row in rows for at in row["rounds"]])
 
 
 def _timeline(rows: Sequence[Row]) -> Table:
     unit, scale = time_unit(min(row["rounds"][-1]["seconds"] for row in rows))
-    fields = (
-        Field("method", "method", "text"),
-        Field("client", "client", "whole"),
-        Field("cpus", "processors"),
-        *(Field(step, f"{step}, {unit}") for step in ALWAYS),
-    )
-    filled = [
-        [row["name"], each["client"], each["cpus"], *(scale * each[step] for step in ALWAYS)]
-        for row in rows
-        for each in row["timeline"]
+    columns: list[Column] = [
+        ("method", "method", "text", "name"),
+        ("client", "client", "whole", itemgetter("client")),
+        ("cpus", "processors", "number", itemgetter("cpus")),
+        *((step, f"{step}, {unit}", "number", partial(_scaled, step, scale)) for step in ALWAYS),
     ]
-    return Table("Each client's time in the last round", fields, filled)
+    clients = [{**each, "name": row["name"]} for row in rows for each in row["timeline"]]
+    return tabled("Each client's time in the last round", columns, clients)
+
+
+def _scaled(key: str, scale: float, row: Row) -> float:
+    return float(scale * row[key])
 
 
 def _bars(name: str, title: str, says: str, fields: Sequence[str], axis: str, tables: dict[str, Table]) -> Chart:

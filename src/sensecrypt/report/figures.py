@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Kind = Literal["text", "whole", "share", "number"]
 Spec = dict[str, Any]
+
+
+Column = tuple[str, str, Kind, str | Callable[[Any], Any]]
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,18 @@ class Table:
             "fields": [vars(each) for each in self.fields],
             "rows": [[_plain(value) for value in row] for row in self.rows],
         }
+
+
+def tabled(caption: str, columns: Sequence[Column], items: Iterable[Any]) -> Table:
+    """A table with a row per item.
+
+    Args:
+        caption: what it holds.
+        columns: name, title, kind, and where an item has the value: a key of it, or a function of it.
+        items: in the order of the rows.
+    """
+    rows = [[of(item) if callable(of) else item.get(of) for *_, of in columns] for item in items]
+    return Table(caption, [Field(name, title, kind) for name, title, kind, _ in columns], rows)
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def _records(path: Path, config: RunConfig) -> list[Record]:
     except (OSError, ValueError, RecursionError):
         raise _damaged(path, "it cannot be read") from None
     for number, line in enumerate(lines, start=1):
-        if not _is_record(line, config.clients):
+        if not _is_record(line, config.problem.clients):
             raise _damaged(path, f"in line {number} or thereabouts")
     return [line for line in lines if line.get("accuracy", 0) is not None]
 
@@ -162,7 +162,7 @@ def _is_whole(value: Any, low: int, high: float = math.inf) -> bool:
 
 def _latest(log: Sequence[Record], config: RunConfig) -> tuple[list[int], list[float]]:
     """Each client's cluster, −1 as long as it has none, and the last accuracy that it told."""
-    labels, accuracy = [-1] * config.clients, [math.nan] * config.clients
+    labels, accuracy = [-1] * config.problem.clients, [math.nan] * config.problem.clients
     for record in log:
         if "client" in record:
             labels[record["client"]] = record["cluster"]

@@ -27,9 +27,10 @@ def run_page(seen: Seen) -> Page:
         "attacks": tables.attack_table(seen.attacks),
     }
     known = {name: table for name, table in drawn.items() if table is not None and table.rows}
+    problem, people = config.problem, count(config.problem.clients, "client")
     return Page(
-        title=f"{config.policy} on {config.dataset}",
-        subtitle=f"{count(config.clients, 'client')}, {config.partition}, preset {config.preset}, {config.profile}",
+        title=f"{config.selection.policy} on {problem.dataset}",
+        subtitle=f"{people}, {problem.partition}, preset {config.preset}, {config.encryption.profile}",
         state=seen.state,
         told=_told(seen),
         warning=_warning(seen),
@@ -55,7 +56,7 @@ def broken_page(path: Path, problem: str) -> Page:
 
 
 def _told(seen: Seen) -> str:
-    rounds = f"{seen.rounds} of {count(seen.outcome.config.rounds, 'round')}"
+    rounds = f"{seen.rounds} of {count(seen.outcome.config.training.rounds, 'round')}"
     if seen.state == "over":
         return f"over, {count(seen.rounds, 'round')}"
     return f"failed after {rounds}" if seen.state == "failed" else f"{rounds}: going on, or interrupted"
@@ -64,13 +65,13 @@ def _told(seen: Seen) -> str:
 def _warning(seen: Seen) -> str:
     if seen.failure:
         return f"The run failed: {seen.failure}"
-    if seen.outcome.config.crypto == "calibrated":
+    if seen.outcome.config.encryption.crypto == "calibrated":
         return "A calibrated run: NOTHING was really encrypted; what encryption would have cost is charged."
     return ""
 
 
 def _note(seen: Seen) -> str:
-    if seen.outcome.config.dataset == "own":
+    if seen.outcome.config.problem.dataset == "own":
         return "The run had a model and data of its own: call sensecrypt.federate with these settings."
     return "A fleet's run, on this machine: the same models." if seen.fleet else "The same models, whatever machine."
 
@@ -88,7 +89,7 @@ def _sections(seen: Seen, known: dict[str, Table]) -> list[Section]:
 
 def _clusters(seen: Seen, known: dict[str, Table]) -> Section:
     text = "A client's accuracy is that of its cluster's model on test data distributed as its own."
-    if seen.outcome.config.clustering != "none":
+    if seen.outcome.config.groups.clustering != "none":
         text = (
             "Before the first round, clients describe their data by a sketch of their sensitivities, and those who are "
             f"alike train together. {text} The map flattens the sketches to two dimensions: near is alike, the axes "
@@ -106,7 +107,7 @@ def _no_accuracy(seen: Seen) -> str:
 
 
 def _no_map(seen: Seen) -> str:
-    if seen.outcome.config.clustering == "none":
+    if seen.outcome.config.groups.clustering == "none":
         return "Clustering is off: all clients train one model, and there is no map of them."
     if not seen.outcome.log:
         return ""

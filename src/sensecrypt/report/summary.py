@@ -18,7 +18,7 @@ from sensecrypt.simulation.clock import RoundTime, total_seconds
 
 def cards(seen: Seen, times: Sequence[RoundTime]) -> list[Card]:
     """The figures at the top."""
-    outcome, config = seen.outcome, seen.outcome.config
+    outcome, problem = seen.outcome, seen.outcome.config.problem
     told = outcome.summary()
     known = [value for value in outcome.accuracy if value == value]
     spread = f"{percent(min(known))} to {percent(max(known))} across clients" if known else "not told yet"
@@ -30,7 +30,11 @@ def cards(seen: Seen, times: Sequence[RoundTime]) -> list[Card]:
         Card("Sensitivity covered", percent(told["coverage"]), "of what the model would give away"),
         Card("Time on the devices", seconds(total_seconds(times)), f"{percent(waiting)} of a round is waiting"),
         Card("Sent up", megabytes(told["bytes_up"]), f"{megabytes(told['bytes_down'])} down"),
-        Card("Clusters", str(clusters or "none yet"), f"{count(config.clients, 'client')}, {config.partition}"),
+        Card(
+            "Clusters",
+            str(clusters or "none yet"),
+            f"{count(problem.clients, 'client')}, {problem.partition}",
+        ),
     ]
 
 
@@ -121,12 +125,16 @@ def _exposed(outcome: Outcome) -> list[str]:
     rest, uncovered = 1 - told["encrypted_share"], 1 - told["coverage"]
     sentences = ["Nothing travelled in the clear."]
     if rest > 0:
-        how = "Under blindings, which the key server took off the sums" if outcome.config.blinded else "In the clear"
+        how = (
+            "Under blindings, which the key server took off the sums"
+            if outcome.config.encryption.blinded
+            else "In the clear"
+        )
         sentences = [
             f"{how}: {percent(rest)} of the parameters, which hold {percent(max(0.0, uncovered))} of the sensitivity."
         ]
     lonely = sum(record.get("under_covered_blocks", 0) for record in outcome.log if "server" in record)
-    least = outcome.config.min_contributors
+    least = outcome.config.release.min_contributors
     if lonely:
         sentences.append(
             f"{count(lonely, 'ciphertext block')} had fewer than {least} clients behind them: colluding clients may "

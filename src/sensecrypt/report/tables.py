@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
-from sensecrypt.report.figures import Field, Table
+from sensecrypt.report.figures import Column, Field, Table, tabled
 from sensecrypt.report.folder import Seen
 from sensecrypt.report.timeline import ALWAYS, STEPS, bars
 from sensecrypt.report.words import round_name
@@ -40,30 +40,18 @@ def accuracy_table(outcome: Outcome) -> Table:
 
 def client_table(outcome: Outcome) -> Table:
     """By client and round: what was encrypted, what it covers, and why so much."""
-    fields = (
-        Field("client", "client", "whole"),
-        Field("cluster", "cluster", "whole"),
-        Field("round", "round", "whole"),
-        Field("encrypted", "encrypted parameters", "share"),
-        Field("covered", "covered sensitivity", "share"),
-        Field("budget", "budget", "share"),
-        Field("decided", "decided by", "text"),
-        Field("left_out", "left out because", "text"),
-    )
-    rows = [
-        [
-            record["client"],
-            record["cluster"],
-            record["round"],
-            record.get("encrypted_share"),
-            record.get("coverage"),
-            record.get("budget"),
-            str(record.get("decided_by", "")),
-            str(record.get("left_out", "")),
-        ]
-        for record in sorted(outcome.records, key=lambda each: (each["round"], each["client"]))
+    columns: list[Column] = [
+        ("client", "client", "whole", "client"),
+        ("cluster", "cluster", "whole", "cluster"),
+        ("round", "round", "whole", "round"),
+        ("encrypted", "encrypted parameters", "share", "encrypted_share"),
+        ("covered", "covered sensitivity", "share", "coverage"),
+        ("budget", "budget", "share", "budget"),
+        ("decided", "decided by", "text", lambda record: str(record.get("decided_by", ""))),
+        ("left_out", "left out because", "text", lambda record: str(record.get("left_out", ""))),
     ]
-    return Table("What each client encrypted in each round", fields, rows)
+    records = sorted(outcome.records, key=lambda each: (each["round"], each["client"]))
+    return tabled("What each client encrypted in each round", columns, records)
 
 
 def time_unit(longest: float) -> tuple[str, float]:

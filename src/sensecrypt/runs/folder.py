@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sensecrypt.config import RunConfig, make_config, to_settings
+from sensecrypt.config import SETTINGS, RunConfig, change, make_config, to_settings
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder, write_whole
 from sensecrypt.protocol.envelope import parse_any, serialize
@@ -81,10 +81,10 @@ class RunFolder:
             changes: by key; strings are converted to the key's type.
         """
         for key in changes:
-            if key not in CHANGEABLE and hasattr(RunConfig, key):
+            if key not in CHANGEABLE and key in SETTINGS:
                 fix = f"start another run, or change one of {', '.join(CHANGEABLE)}"
                 raise InvalidInput(key, "cannot be changed in a run that has begun", fix)
-        config = make_config({**to_settings(self.read_config()), **changes})
+        config = change(self.read_config(), changes)
         self._write_config(config)
         return config
 

@@ -12,12 +12,12 @@ from sensecrypt.config import RunConfig
 
 def noise_is_on(config: RunConfig) -> bool:
     """Whether clients add noise to what they send for clustering."""
-    return config.sensitivity_epsilon > 0 and config.clustering != "none"
+    return config.groups.sensitivity_epsilon > 0 and config.groups.clustering != "none"
 
 
 def per_sample_noise(config: RunConfig) -> bool:
     """Whether they clip every sample's part of their sensitivities, and add noise that protects one sample."""
-    return noise_is_on(config) and config.sensitivity_noise == "sample"
+    return noise_is_on(config) and config.groups.sensitivity_noise == "sample"
 
 
 def noise_facts(config: RunConfig, samples: int) -> dict[str, Any]:
@@ -31,9 +31,9 @@ def noise_facts(config: RunConfig, samples: int) -> dict[str, Any]:
     """
     if not noise_is_on(config):
         return {}
-    sigma = gaussian_sigma(config.sensitivity_epsilon, config.sensitivity_delta)
-    worth = local_epsilon(2 * sigma / samples if per_sample_noise(config) else sigma, config.sensitivity_delta)
-    return {"noise": config.sensitivity_noise, "local_epsilon": worth if math.isfinite(worth) else None}
+    sigma = gaussian_sigma(config.groups.sensitivity_epsilon, config.groups.sensitivity_delta)
+    worth = local_epsilon(2 * sigma / samples if per_sample_noise(config) else sigma, config.groups.sensitivity_delta)
+    return {"noise": config.groups.sensitivity_noise, "local_epsilon": worth if math.isfinite(worth) else None}
 
 
 def noise_summary(config: RunConfig, records: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -42,9 +42,9 @@ def noise_summary(config: RunConfig, records: Iterable[Mapping[str, Any]]) -> di
         return None
     worths = [record["local_epsilon"] for record in records if "local_epsilon" in record]
     return {
-        "protects": config.sensitivity_noise,
-        "epsilon": config.sensitivity_epsilon,
-        "delta": config.sensitivity_delta,
-        "clip": config.sensitivity_clip,
+        "protects": config.groups.sensitivity_noise,
+        "epsilon": config.groups.sensitivity_epsilon,
+        "delta": config.groups.sensitivity_delta,
+        "clip": config.groups.sensitivity_clip,
         "local_epsilon": None if not worths or None in worths else max(worths),
     }

@@ -61,7 +61,9 @@ class Outcome:
 
     def times(self, cost_model: CostModel | None = None) -> list[RoundTime]:
         """The set-up and every round on the device clock."""
-        return round_times(self.log, self.config.devices, server_cpus=self.config.server_cpus, cost_model=cost_model)
+        return round_times(
+            self.log, self.config.devices, server_cpus=self.config.machines.server_cpus, cost_model=cost_model
+        )
 
     def summary(self) -> dict[str, Any]:
         """The object that `sensecrypt run --json` prints."""
@@ -78,7 +80,7 @@ class Outcome:
             "rounds": 1 + max((record["round"] for record in self.records), default=-1),
             "wall_seconds": self.wall_seconds,
             "device_seconds": total_seconds(times),
-            "crypto": self.config.crypto,
+            "crypto": self.config.encryption.crypto,
             "sensitivity_noise": noise_summary(self.config, self.log),
             "bytes_up": sum(record.get("bytes_up", 0) for record in self.log),
             "bytes_down": sum(record.get("bytes_down", 0) for record in self.log),

@@ -48,8 +48,8 @@ def sent_by(folder, number, client):
 def true_gradient(folder, number, client):
     config = folder.read_config()
     observed = observe_run(folder, number=number, client=client, adversary="aggregator+client")
-    steps = config.local_epochs * -(-observed.observation.samples // config.batch_size)
-    return -sent_by(folder, number, client) / (config.learning_rate * steps)
+    steps = config.training.local_epochs * -(-observed.observation.samples // config.training.batch_size)
+    return -sent_by(folder, number, client) / (config.training.learning_rate * steps)
 
 
 @pytest.mark.parametrize("adversary", ["eavesdropper", "aggregator", "aggregator+client"])

@@ -176,7 +176,7 @@ class TestScenarios:
                 scenario_settings("system", "digits", {"clients": clients})
 
 
-class TestContestants:
+class TestMethods:
     def test_policies_presets_and_settings(self):
         found = parse_methods("plaintext, full ,sensecrypt@paper,sensecrypt+grace=0.5+randomness=ahead", "default")
         assert [(each.policy, each.preset) for each in found] == [

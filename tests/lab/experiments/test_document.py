@@ -20,7 +20,7 @@ TOY = Counting().item
 def test_every_verdict_figure_and_difference_is_in_it(tmp_path):
     results = tmp_path / "docs" / "results"
     write_rows(results / "toy", saved_toy())
-    other = type(TOY)("other", "Another", "", TOY.datasets, TOY.cells, TOY.draw, TOY.judge)
+    other = type(TOY)("other", "Another", "", TOY.cells, TOY.draw, TOY.judge)
     text = write_document([TOY, other], results, tmp_path / "docs" / "results.md")
     assert "![Squares](results/toy/figure.png)" in text
     assert (results / "toy" / "figure.png").exists()

@@ -54,7 +54,7 @@ def judging(*says: tuple[str, str], id_: str = "toy", place: str = "Appendix Z")
     def judge(_rows):
         return [Verdict(each, "measured", outcome) for each, outcome in says]
 
-    return Item(id_, TOY.title, place, TOY.datasets, TOY.cells, TOY.draw, judge)
+    return Item(id_, TOY.title, place, TOY.cells, TOY.draw, judge)
 
 
 def test_the_published_page_is_what_rows_and_results_say():

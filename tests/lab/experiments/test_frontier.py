@@ -48,7 +48,7 @@ def test_outcomes_follow_from_cost_and_from_the_strongest():
         ({"alone": 0.4}, 2, "not reproduced"),
         ({"collusion": 0.5}, 2, "not reproduced"),
         ({"bare": 0.1}, 3, "beyond"),
-        ({"blinding": 0.3}, 4, "not reproduced"),
+        ({"blindings": 0.3}, 4, "not reproduced"),
         ({"whole": 150.0}, 5, "not reproduced"),
     ],
 )

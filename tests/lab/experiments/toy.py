@@ -36,7 +36,6 @@ class Counting:
             "toy",
             "Squares",
             "Appendix Z",
-            lambda spec: [spec["dataset"]],
             lambda spec: [self.cell(value) for value in spec["values"]],
             draw,
             judge,

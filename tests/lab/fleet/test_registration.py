@@ -29,7 +29,7 @@ def test_the_key_service_sees_the_flags_that_the_local_engine_uses():
     config = make_config({"clients": 2, "partition": "iid"})
     problem = configured_problem(config)
     size, first = registration._size_and_first(config)
-    flags = Run("r", size, config.profile, {}, [], 2, 0.5, first, None, {}).flags()
+    flags = Run("r", size, config.encryption.profile, {}, [], 2, 0.5, first, None, {}).flags()
     assert flags is not None
     assert (flags == always_encrypt(problem.build(), problem.classes)).all()
 

@@ -43,6 +43,7 @@ OPEN = """\
 batches = "seeded"  # models are compared with those of one machine
 layouts = ["prefix", "blocks"]
 proposals = true
+largest_step = 100
 least_members = 2
 least_contributors = 2
 colluders = 0
@@ -115,7 +116,7 @@ class LoopFleet:
     def __post_init__(self):
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
         self.run = self.run or f"fleet-{next(_names)}"
-        clients = self.config.clients
+        clients = self.config.problem.clients
         self.nodes = self.nodes or {100 + client: client for client in range(clients)}
         for client in range(clients):
             self.identity("client", f"client-{client}")
@@ -150,16 +151,16 @@ class LoopFleet:
         model = problem.build()
         flags = always_of(config, model, problem.classes)
         first = [] if flags is None else [(i, i + 1) for i in flags.nonzero()[0].tolist()]
-        members = {client: f"client-{client}" for client in range(config.clients)}
+        members = {client: f"client-{client}" for client in range(config.problem.clients)}
         with self.server.identity("admin", "admin") as admin:
             admin.register_run(
                 self.run,
                 size=get_vector(model).size,
-                profile=config.profile,
+                profile=config.encryption.profile,
                 members=members,
-                min_contributors=config.min_contributors,
+                min_contributors=config.release.min_contributors,
                 first=first,
-                server=config.server_rule,
+                server=config.server.rule,
             )
 
     def play(self) -> Outcome:

@@ -43,7 +43,7 @@ def local_models(tmp_path, **settings):
 def test_the_models_are_those_of_one_machine(fleet, tmp_path, settings):
     outcome = fleet(**settings).play()
     assert sorted(outcome.model_sha256) == sorted(local_models(tmp_path, **settings))
-    assert len(outcome.played) == outcome.config.clients * outcome.config.rounds
+    assert len(outcome.played) == outcome.config.problem.clients * outcome.config.training.rounds
     assert all(0 < accuracy <= 1 for accuracy in outcome.accuracy)
 
 
@@ -254,7 +254,7 @@ def test_devices_that_clients_tell_decide_their_budgets(fleet):
     budgets = [record["budget"] for record in outcome.records]
     assert budgets == sorted(budgets)
     assert np.ptp(budgets) > 0
-    assert outcome.config.cpus == ((1.0, 2.0, 4.0, 8.0),)
+    assert outcome.config.machines.cpus == ((1.0, 2.0, 4.0, 8.0),)
 
 
 def test_devices_that_clients_tell_keep_the_clock_of_the_others(fleet):

@@ -8,6 +8,7 @@ import pytest
 from flwr.app import Message
 
 from sensecrypt.client.problem import configured_share
+from sensecrypt.config import change
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.protocol.coordination import Enrolment, Parts, facts_to_bytes, require_parts
@@ -194,7 +195,7 @@ def test_a_sum_that_nobody_explains_ends_the_run(fleet):
 @pytest.mark.parametrize("clustering", ["auto", "none"])
 def test_a_client_with_another_model_is_left_out(fleet, clustering, caplog):
     def load(config, client):
-        return configured_share(replace(config, seed=1 if client == 3 else config.seed), client)
+        return configured_share(change(config, {"seed": 1 if client == 3 else 0}), client)
 
     played = fleet(rounds=2, clustering=clustering)
     played.app = client_app(load)
@@ -205,7 +206,7 @@ def test_a_client_with_another_model_is_left_out(fleet, clustering, caplog):
 
 def test_clients_without_a_common_model_stop_the_run_before_it_starts(fleet):
     def load(config, client):
-        return configured_share(replace(config, seed=client % 2), client)
+        return configured_share(change(config, {"seed": client % 2}), client)
 
     played = fleet(rounds=1)
     played.app = client_app(load)

@@ -21,7 +21,7 @@ SMALL = {"partition": "iid", "rounds": 1, "profile": "insecure-test", "workers":
 
 
 def test_three_contributors_are_the_default():
-    assert make_config({}).min_contributors == 3
+    assert make_config({}).release.min_contributors == 3
 
 
 def test_fewer_clients_than_min_contributors_are_refused(tmp_path):

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, FastAPI, Path, Request
+from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -32,6 +32,7 @@ _SKETCH_BYTES, _ROUND_BYTES, _RUN_BYTES = 1 << 14, 1 << 22, 1 << 22
 
 RunName = Annotated[str, Path(pattern=NAME)]
 Count = Annotated[int, Path(ge=0, le=_MOST)]
+Start = Annotated[str | None, Query(pattern="^[0-9a-f]{64}$", description="the hash of what a member starts from")]
 
 
 class Problem(BaseModel):
@@ -65,7 +66,7 @@ class RunRequest(BaseModel):
     size: int = Field(ge=1, le=_MOST, description="parameters of the model")
     profile: str = Field(max_length=64, description="of its key pair; see `sensecrypt keys generate --help`")
     members: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Annotated[str, Field(pattern=NAME)]] = Field(
-        min_length=1, description="the certificate's name of every client, by the client's number"
+        default={}, description="the certificate's name of every client, by the client's number"
     )
     aggregators: list[Annotated[str, Field(pattern=NAME)]] = Field(
         min_length=1, max_length=100, description="names of the certificates that may register its rounds and sums"
@@ -81,6 +82,9 @@ class RunRequest(BaseModel):
         default=None, ge=1, le=_MOST, description="how many it has: its key is destroyed after the last"
     )
     server: ServerRequest = Field(default=ServerRequest(), description="how a round's mean update moves a model")
+    release_to_aggregator: bool = Field(
+        default=False, description="whether its aggregator is given the sums: members then join by themselves"
+    )
 
 
 def create_app(service: KeyService, refusals: Refusals) -> FastAPI:
@@ -127,9 +131,11 @@ def _add_runs(app: FastAPI, service: KeyService) -> None:
 
     @app.put(RUN, openapi_extra=schema)
     def register_run(
-        run: RunName, who: Annotated[Identity, Depends(_allow("admin"))], data: Annotated[bytes, _body(_RUN_BYTES)]
+        run: RunName,
+        who: Annotated[Identity, Depends(_allow("admin", "aggregator"))],
+        data: Annotated[bytes, _body(_RUN_BYTES)],
     ) -> dict[str, Any]:
-        """Register a run: a key pair is made for it. For admins."""
+        """Register a run: a key pair is made for it. For admins; an aggregator that the policy names, its own."""
         try:
             asked = RunRequest.model_validate_json(data)
         except ValidationError as error:
@@ -164,6 +170,12 @@ def _add_runs(app: FastAPI, service: KeyService) -> None:
         service.keep_samples(run, samples, who)
         return {"kept": True}
 
+    @app.put(RUN + "/members/{client}")
+    def put_member(run: RunName, client: Count, who: Annotated[Identity, Depends(_client)]) -> dict[str, bool]:
+        """Join a run whose sums go to its aggregator, under a number that nobody else has. For clients."""
+        service.join(run, client, who)
+        return {"joined": True}
+
     @app.put(RUN + "/sketch", response_class=_Message, openapi_extra=_MESSAGE_BODY)
     def put_sketch(
         run: RunName, who: Annotated[Identity, Depends(_client)], data: Annotated[bytes, _body(_SKETCH_BYTES)]
@@ -182,9 +194,9 @@ def _add_rounds(app: FastAPI, service: KeyService) -> None:
         return {"registered": True}
 
     @app.get(ROUND + "/task", response_class=_Message)
-    def get_task(place: Where, who: Annotated[Identity, Depends(_client)]) -> Response:
+    def get_task(place: Where, who: Annotated[Identity, Depends(_client)], start: Start = None) -> Response:
         """A round as it was registered, the members' shared seed for tags, and the order. For members."""
-        return _Message(service.task(place, who))
+        return _Message(service.task(place, who, start=start))
 
     @app.put(ROUND + "/tag", openapi_extra=_MESSAGE_BODY)
     async def put_tag(place: Where, request: Request, who: Annotated[Identity, Depends(_client)]) -> dict[str, bool]:
@@ -202,9 +214,14 @@ def _add_rounds(app: FastAPI, service: KeyService) -> None:
     async def put_aggregate(place: Where, request: Request, who: Annotated[Identity, Depends(_aggregator)]) -> Response:
         """Submit the sum: decrypted once, verified, acknowledged. For the aggregator."""
         limit = await asyncio.to_thread(service.aggregate_limit, place, who)
-        with service.place_in_line():
+        with service.place_in_line(who):
             data = await read_body(request, limit)
             return _Message(await asyncio.to_thread(service.decrypt_aggregate, data, place, who))
+
+    @app.get(ROUND + "/sum", response_class=_Message)
+    async def get_sum(place: Where, who: Annotated[Identity, Depends(_aggregator)]) -> Response:
+        """The released sum, in a run that releases to its aggregator. For the aggregator."""
+        return _Message(await asyncio.to_thread(service.released_sum, place, who))
 
     @app.get(ROUND + "/model", response_class=_Message)
     async def get_model(place: Where, who: Annotated[Identity, Depends(_client)]) -> Response:

@@ -36,11 +36,13 @@ from sensecrypt.keyservice.http.problems import read_document
 from sensecrypt.protocol.answers import (
     Acknowledgement,
     read_moved,
+    read_released,
     read_sketch,
     serialize_sketch,
 )
 from sensecrypt.protocol.descriptions import describe_round
 from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import FEDAVG
@@ -108,13 +110,17 @@ class DkmsClient:
         first: Sequence[tuple[int, int]] = (),
         rounds: int | None = None,
         server: ServerRule = FEDAVG,
+        release_to_aggregator: bool = False,
     ) -> dict[str, Any]:
-        """Register a run, as admin; what the service tells about it. See `registry.Run` for the arguments."""
+        """Register a run; what the service tells about it. See `registry.Run` for the arguments.
+
+        As admin; as aggregator one that releases to it.
+        """
         names = {str(number): name for number, name in members.items()}
         asked = {"size": size, "profile": profile, "members": names, "min_contributors": min_contributors}
         ranges = [list(each) for each in first]
         body = {**asked, "aggregators": list(aggregators), "quorum": quorum, "first": ranges, "rounds": rounds}
-        body["server"] = asdict(server)
+        body |= {"server": asdict(server), "release_to_aggregator": release_to_aggregator}
         return self._json("PUT", run_address(run), json=body)
 
     def end_run(self, run: str) -> None:
@@ -129,6 +135,10 @@ class DkmsClient:
         """The run's public key, checked."""
         address = f"{run_address(run)}/key"
         return public_key(f"{self._url}{address}", self._json("GET", address))
+
+    def join(self, run: str, client: int) -> None:
+        """Become a member, as a client, of a run whose sums go to its aggregator."""
+        self._json("PUT", f"{run_address(run)}/members/{client}")
 
     def tell_samples(self, run: str, samples: int) -> None:
         """How many samples this client has; the first that it tells in a run counts."""
@@ -146,9 +156,15 @@ class DkmsClient:
         """Tell the service who takes part in a round, as aggregator."""
         self._ask("PUT", round_address(round_), body=describe_round(round_))
 
-    def task(self, place: Place) -> RoundTask:
-        """What this client needs for its part in a round."""
-        return RoundTask.from_bytes(self._ask("GET", f"{round_address(place)}/task"))
+    def task(self, place: Place, *, start: str | None = None) -> RoundTask:
+        """What this client needs for its part in a round.
+
+        Args:
+            place: of the round.
+            start: the hash of what the aggregator gave this client to start from, in a run that releases to it.
+        """
+        query = "" if start is None else f"?start={start}"
+        return RoundTask.from_bytes(self._ask("GET", f"{round_address(place)}/task{query}"))
 
     def send_tag(self, tag: bytes, round_: Round) -> None:
         """Hand in this client's tag."""
@@ -162,6 +178,10 @@ class DkmsClient:
         """Have a sum decrypted and verified, as aggregator."""
         address = f"{round_address(round_)}/aggregate"
         return Acknowledgement.from_bytes(self._ask("PUT", address, body=aggregate, read_seconds=OPEN_SECONDS))
+
+    def released_sum(self, round_: Round) -> ReleasedSum:
+        """A released sum, as the aggregator of a run that releases to it."""
+        return read_released(self._ask("GET", f"{round_address(round_)}/sum"), round_)
 
     def moved(self, place: Place, size: int) -> npt.NDArray[np.float32]:
         """How far this client's cluster has moved after the round; `protocol.updates.model_from` makes its model."""

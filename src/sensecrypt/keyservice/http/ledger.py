@@ -43,7 +43,7 @@ class DatabaseLedger:
     """What `protocol.ledger.Ledger` asks for, on behalf of one party."""
 
     def __init__(
-        self, store: Store, root: bytes, who: Identity, *, number: int = -1, rule: ServerRule = FEDAVG
+        self, store: Store, root: bytes, who: Identity, *, number: int = -1, rule: ServerRule | None = FEDAVG
     ) -> None:
         """A ledger whose audit lines name `who`, and whose orders are those of round `number`.
 
@@ -52,7 +52,7 @@ class DatabaseLedger:
             root: what all seeds and keys at rest are derived from.
             who: asks.
             number: of the round whose sensitivities make an order.
-            rule: by which a round's mean update moves a model.
+            rule: by which a round's mean update moves a model; None: sums are kept as they are.
         """
         self._rule = rule
         self._store, self._root, self._who, self._number = store, root, who, number
@@ -153,8 +153,8 @@ class DatabaseLedger:
         """Keep the sum with its audit line, and erase the blinding seeds of all attempts: all of it or nothing."""
         place = place_of(round_)
         rule = None
-        if place.purpose == "model":
-            moved, state = self._moved_after(released, round_)
+        if place.purpose == "model" and self._rule is not None:
+            moved, state = self._moved_after(released, round_, self._rule)
             kept = serialize_moved(moved)
             if state:
                 rule = self._cipher.encrypt(serialize("rule", {}, state), "rule", *place.round)
@@ -175,7 +175,7 @@ class DatabaseLedger:
         self._store.run(work)
 
     def _moved_after(
-        self, released: ReleasedSum, round_: Round
+        self, released: ReleasedSum, round_: Round, by: ServerRule
     ) -> tuple[npt.NDArray[np.float32], dict[str, checks.FloatVector]]:
         """How far the cluster has moved, from where it was after its latest round that was released before this one."""
         sql = (
@@ -191,7 +191,7 @@ class DatabaseLedger:
             before = None if kept is None else read_moved(kept, round_.size)
             if latest[2] is not None:
                 _, state = parse_any(self._cipher.decrypt(latest[2], "rule", *place.round), "rule")
-        return moved_after(before, released, round_, rule=self._rule, state=state)
+        return moved_after(before, released, round_, rule=by, state=state)
 
     def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
         """Of every sum of the run and purpose that was released: its clients and their weights."""

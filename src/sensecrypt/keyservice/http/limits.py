@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+
+from sensecrypt.keyservice.http.problems import refused
 
 _MOST_NAMES = 100_000
 
@@ -30,6 +34,30 @@ class Buckets:
             if len(self._levels) > _MOST_NAMES:
                 self._levels.popitem(last=False)
             return granted
+
+
+class Line:
+    """So many places for sums that wait for decryption, at most half of them for one aggregator."""
+
+    def __init__(self, places: int) -> None:
+        """All free."""
+        self._places, self._own = places, max(1, places // 2)
+        self._taken: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def held(self, name: str) -> Iterator[None]:
+        """Take a place for as long as a sum of that aggregator arrives, waits and is decrypted; or refuse it."""
+        with self._lock:
+            if self._taken[name] >= self._own or self._taken.total() >= self._places:
+                raise refused("busy", f"{self._taken.total()} sums wait for decryption, {self._taken[name]} of {name}")
+            self._taken[name] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._taken[name] -= 1
+                self._taken += Counter()  # names without a place go
 
 
 class Thinned:

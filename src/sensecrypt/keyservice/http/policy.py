@@ -29,6 +29,7 @@ class Policy:
         failures_per_run: how many a run may have; then it is closed.
         releases_at_once: how many sums may wait for decryption, each holding its body in memory.
         decryptions_per_minute: of all aggregators together.
+        rounds_per_minute: rounds and sums that one aggregator may register and submit, on average.
         requests_per_second: of one certificate, on average.
         burst: of one certificate, at once.
         body_seconds: how long a body may take to arrive.
@@ -45,6 +46,7 @@ class Policy:
         constant_time: whether decryption avoids memory accesses that depend on the secret key; slower.
         allow_insecure: whether profiles without security may be used; for tests.
         denied: names of certificates that are shut out, until they expire.
+        release_to: names of aggregators that may register runs of their own, whose sums they are given: Flower apps.
     """
 
     min_contributors: int = 3
@@ -59,6 +61,7 @@ class Policy:
     failures_per_run: int = 12
     releases_at_once: int = 4
     decryptions_per_minute: int = 60
+    rounds_per_minute: int = 120
     requests_per_second: int = 50
     burst: int = 200
     body_seconds: int = 120
@@ -75,6 +78,7 @@ class Policy:
     constant_time: bool = False
     allow_insecure: bool = False
     denied: tuple[str, ...] = ()
+    release_to: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse limits that protect nothing, or let nothing through."""
@@ -93,7 +97,7 @@ class Policy:
                 checks.number(field.name, value, low=1.0, high=1e9)
             elif field.name == "colluders":
                 checks.whole(field.name, value, low=0, high=2**40)
-            elif field.name == "denied":
+            elif field.name in _NAMES:
                 if not all(isinstance(name, str) for name in value):
                     raise InvalidInput(field.name, "are not all names", 'write a list such as ["phone-3"]')
             else:
@@ -103,6 +107,7 @@ class Policy:
             raise InvalidInput("min_contributors", problem, f"write at least {self.colluders + 2}, or fewer colluders")
 
 
+_NAMES = ("denied", "release_to")
 DEFAULT_TEXT = """\
 # What this key service allows, whatever anybody asks for. Read at start.
 min_contributors = 3          # the fewest clients in a sum; a run may ask for more
@@ -117,6 +122,7 @@ failures_per_round = 4        # sums that fail after decryption; then the round 
 failures_per_run = 12         # of all its rounds; then the run is closed
 releases_at_once = 4          # sums that may wait for decryption
 decryptions_per_minute = 60   # of all aggregators together
+rounds_per_minute = 120       # rounds and sums that one aggregator may register and submit, on average
 requests_per_second = 50      # of one certificate, on average
 burst = 200                   # of one certificate, at once
 body_seconds = 120            # for a body to arrive
@@ -133,6 +139,7 @@ lines_per_minute = 10         # audit lines about what one certificate is refuse
 constant_time = false         # decrypt without memory accesses that depend on the key; 1.4 times slower
 allow_insecure = false        # profiles without security, for tests
 denied = []                   # names of certificates that are shut out, until they expire
+release_to = []               # names of aggregators that may register runs and are given their sums: Flower apps
 """
 
 
@@ -140,8 +147,8 @@ def read_policy(path: Path) -> Policy:
     """The policy in that file; what it does not name is as above."""
     settings = read_toml(path, otherwise="run: sensecrypt dkms init", example="burst = 200")
     refuse_unknown(settings, [field.name for field in fields(Policy)], "a policy")
-    if "denied" in settings:
-        if not isinstance(settings["denied"], list):
-            raise InvalidInput("denied", "is no list", 'write a list such as ["phone-3"]')
-        settings["denied"] = tuple(settings["denied"])
+    for key in _NAMES:
+        if not isinstance(settings.get(key, []), list):
+            raise InvalidInput(key, "is no list", 'write a list such as ["phone-3"]')
+        settings[key] = tuple(settings.get(key, []))
     return Policy(**settings)

@@ -31,6 +31,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "claimed": (409, "send the aggregate that was sent first, or start the round's next attempt"),
     "superseded": (409, "go on with the round's latest attempt"),
     "doubled-tag": (409, "a client signs once for a round: start the round's next attempt"),
+    "another-start": (409, "send nothing: the aggregator hands out different models; ask who runs it"),
     "two-clusters": (409, "put every client into one cluster a round"),
     "no-samples": (409, "have every member enrol first: it tells this service how many samples it has"),
     "other-weights": (422, "weigh members by the samples that they told this service, as `ReleaseRules.weights` does"),

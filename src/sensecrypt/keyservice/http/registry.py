@@ -43,6 +43,7 @@ class Run:
         first: ranges [start, stop) of parameters that come first in every order.
         rounds: how many it has, after which its key is destroyed; None: as many as come.
         server: the settings of the rule by which a round's mean update moves a model.
+        release_to_aggregator: whether its aggregator is given the sums; members then join by themselves.
     """
 
     run: str
@@ -55,6 +56,7 @@ class Run:
     first: list[tuple[int, int]]
     rounds: int | None
     server: dict[str, Any]
+    release_to_aggregator: bool = False
 
     @property
     def blocks(self) -> int:
@@ -248,7 +250,8 @@ def check_policy(run: Run, policy: Policy) -> None:
         raise refused("outside-policy", f"profile {run.profile} gives no security")
     if run.size > policy.max_parameters or len(run.members) > policy.max_members:
         raise refused("outside-policy", "the model has too many parameters, or the run too many members")
-    if not policy.min_contributors <= run.min_contributors <= len(run.members):
+    most = policy.max_members if run.release_to_aggregator else len(run.members)
+    if not policy.min_contributors <= run.min_contributors <= most:
         reason = f"min_contributors is to be at least {policy.min_contributors}, and at most all members"
         raise refused("outside-policy", reason)
     if not policy.quorum <= run.quorum <= 1:
@@ -267,7 +270,7 @@ def check_run(round_: Round, run: Run) -> None:
         raise refused("outside-policy", f"run {run.run} has {run.size:,} parameters and profile {run.profile}")
     if run.rounds is not None and round_.number >= run.rounds:
         raise refused("outside-policy", f"run {run.run} was registered with {run.rounds} rounds")
-    if not round_.weights.keys() <= run.members.keys():
+    if not run.release_to_aggregator and not round_.weights.keys() <= run.members.keys():
         raise refused("outside-policy", "a member of the round is not registered with the run")
 
 

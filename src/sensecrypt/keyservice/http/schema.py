@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-VERSION = 3
+VERSION = 4
 
 _ROUND = "run TEXT NOT NULL, number INTEGER NOT NULL, cluster INTEGER NOT NULL, purpose TEXT NOT NULL"
 
@@ -16,6 +16,14 @@ CREATE TABLE runs (
 CREATE TABLE samples (                  -- what members' weights follow from, fixed by the first that a client tells
     run TEXT NOT NULL, client INTEGER NOT NULL, samples INTEGER NOT NULL,
     PRIMARY KEY (run, client)
+) STRICT;
+CREATE TABLE joined (                   -- members of runs that apps register: one certificate a number
+    run TEXT NOT NULL, client INTEGER NOT NULL, name TEXT NOT NULL,
+    PRIMARY KEY (run, client), UNIQUE (run, name)
+) STRICT;
+CREATE TABLE starts (                   -- the model, as a hash, that all members of such a run's round start from
+    {_ROUND}, attempt INTEGER NOT NULL, start TEXT NOT NULL,
+    PRIMARY KEY (run, number, cluster, purpose, attempt)
 ) STRICT;
 CREATE TABLE sketches (                 -- one a client: each that is turned tells whoever turns it something
     run TEXT NOT NULL, client INTEGER NOT NULL,

@@ -15,10 +15,11 @@ from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.crypto import publicfile
 from sensecrypt.errors import InvalidInput, Rejected, WorkerDied
 from sensecrypt.keyservice.http.answers import Answers
+from sensecrypt.keyservice.http.appruns import AppRuns, check_app_run, check_equal
 from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.ledger import DatabaseLedger
-from sensecrypt.keyservice.http.limits import Buckets, Repeated
+from sensecrypt.keyservice.http.limits import Buckets, Line, Repeated
 from sensecrypt.keyservice.http.metrics import Metrics
 from sensecrypt.keyservice.http.policy import Policy
 from sensecrypt.keyservice.http.problems import from_rejected, refused
@@ -44,7 +45,7 @@ from sensecrypt.protocol.roundtasks import RoundTask
 T = TypeVar("T")
 _HEADER_BYTES = 1 << 17  # of a message, and whatever else is short in it
 _TICK = 0.25  # seconds
-_LOCK_SECONDS = 5.0
+_BURST_MINUTES = 10  # as many rounds and sums as so many minutes have, at once
 _KEPT_MODELS = 8  # in memory, for members who ask at the same time
 
 
@@ -57,9 +58,10 @@ class KeyService:
         """A service over an open store and a running vault; `workers` processes decrypt."""
         self.store, self.policy, self.metrics = store, policy, Metrics()
         self._folder, self._root, self._vault, self._workers = folder, root, vault, workers
-        self._registry = Registry(store)
+        self._registry, self._apps = Registry(store), AppRuns(store)
         self._releases = Releases(store, policy.failures_per_round, policy.failures_per_run)
-        self._waiting = threading.BoundedSemaphore(policy.releases_at_once)
+        self._line = Line(policy.releases_at_once)
+        self._turns = Buckets(rate=policy.rounds_per_minute / 60, burst=_BURST_MINUTES * policy.rounds_per_minute)
         self._decryptions = Buckets(rate=policy.decryptions_per_minute / 60, burst=policy.decryptions_per_minute)
         self._registering, self._keeping = threading.Lock(), threading.Lock()
         self._release: dict[tuple[str, int, str], threading.Lock] = {}
@@ -74,6 +76,7 @@ class KeyService:
 
     def register_run(self, run: Run, who: Identity) -> dict[str, Any]:
         """Make a key pair for a run and keep who its members are; the same again changes nothing."""
+        check_app_run(run, who, self.policy)
         check_policy(run, self.policy)
         with self._registering:
             known = self._registry.find_run(run.run)
@@ -98,13 +101,17 @@ class KeyService:
         """What is public about a run, the asking client's own number, and for the aggregator who has which."""
         run = self._authorised(name, who)
         told = {"run": name, "size": run.size, "profile": run.profile, **asdict(self._rules(run)), "server": run.server}
-        client = self._client(run, who) if who.role == "client" else None
+        client = None
+        if who.role == "client":
+            client = self._apps.client(name, who.name) if run.release_to_aggregator else self._client(run, who)
         fingerprint = self._key(name).public.fingerprint
         names = samples = None
         if who.role == "aggregator":
-            names = {str(number): name for number, name in run.members.items()}
+            members = self._apps.names(name) if run.release_to_aggregator else run.members
+            names = {str(number): member for number, member in members.items()}
             samples = {str(number): count for number, count in self._registry.samples(name).items()}
-        more = {"members": len(run.members), "aggregators": run.aggregators, "ended": name in self._registry.ended}
+        more: dict[str, Any] = {"members": len(run.members), "release_to_aggregator": run.release_to_aggregator}
+        more |= {"aggregators": run.aggregators, "ended": name in self._registry.ended}
         return {**told, **more, "fingerprint": fingerprint, "client": client, "names": names, "samples": samples}
 
     def public_key(self, name: str, who: Identity) -> dict[str, Any]:
@@ -118,6 +125,7 @@ class KeyService:
     def register_round(self, data: bytes, place: Place, who: Identity) -> None:
         """Keep a round's members, with the weights that follow from their samples; the same again changes nothing."""
         run = self._authorised(place.run, who)
+        self._take_turn(who)
         round_ = _checked(read_round, data)
         if place_of(round_) != place:
             raise refused("rejected", "the message describes another round than its address")
@@ -126,9 +134,12 @@ class KeyService:
             self._rules(run).check(round_.weights, round_.weights.keys())
         except Rejected as error:
             raise from_rejected(error) from None
-        check_weights(round_, self._registry.samples(place.run), self._rules(run))
+        if run.release_to_aggregator:
+            check_equal(round_)
+        else:
+            check_weights(round_, self._registry.samples(place.run), self._rules(run))
         lock = self._lock(place)
-        if not lock.acquire(timeout=_LOCK_SECONDS):  # a new attempt erases the seeds that a release reads
+        if not lock.acquire(blocking=False):  # a new attempt erases the seeds that a release reads; no thread waits
             raise refused("busy", "a sum of this cluster is being decrypted")
         try:
             self._registry.add_round(round_, who)
@@ -151,32 +162,50 @@ class KeyService:
         return self._registry.run(place.run).blocks // 8 + _HEADER_BYTES
 
     @contextlib.contextmanager
-    def place_in_line(self) -> Iterator[None]:
+    def place_in_line(self, who: Identity) -> Iterator[None]:
         """Held by whoever submits a sum, from before its body is read: so few bodies are in memory at once."""
-        if not self._waiting.acquire(blocking=False):
-            raise refused("busy", f"{self.policy.releases_at_once} sums wait for decryption already")
-        self.metrics.count("releases_waiting")
-        try:
-            yield
-        finally:
-            self.metrics.count("releases_waiting", -1)
-            self._waiting.release()
+        with self._line.held(who.name):
+            self.metrics.count("releases_waiting")
+            try:
+                yield
+            finally:
+                self.metrics.count("releases_waiting", -1)
 
     def decrypt_aggregate(self, data: bytes, place: Place, who: Identity) -> bytes:
         """Decrypt and verify a sum, once; the same again is told what came out, and nothing is decrypted."""
         run, round_ = self._authorised(place.run, who), self._registry.round(place)
-        digest = _checked(lambda message: Aggregate.from_bytes(message, round_), data).digest()
+        self._take_turn(who)
+        aggregate = _checked(lambda message: Aggregate.from_bytes(message, round_), data)
+        digest, contributors = aggregate.digest(), aggregate.contributors
         with self._lock(place):
             known = self._releases.claim(place, digest, who)
             if known is None:
-                known = self._decrypt(data, round_, run, who)
+                known = self._decrypt(data, contributors, round_, run, who)
             if place.purpose == "sensitivity":
                 self._make_order(round_, run, who)
         if run.run not in self._registry.ended and self._registry.is_over(run):
             self.end_run(run.run, who)
         return known.to_bytes()
 
+    def released_sum(self, place: Place, who: Identity) -> bytes:
+        """A round's released sum, in a run whose members agreed that its aggregator has it."""
+        run = self._authorised(place.run, who)
+        if not run.release_to_aggregator:
+            raise refused("not-the-aggregator", f"sums of run {run.run} are for its members")
+        result = self._ledger(who).result(place)
+        if result is None:
+            raise refused("not-released", "this round has no released sum")
+        self._note_handed("sum", who, place)
+        return result
+
     # What a client asks for.
+
+    def join(self, name: str, client: int, who: Identity) -> None:
+        """Make a client a member of a run that an app registered."""
+        run = self._registry.run(name)
+        if not run.release_to_aggregator:
+            raise refused("not-a-member", f"members of run {name} were named when it was registered")
+        self._apps.join(name, client, who, most=self.policy.max_members)
 
     def keep_samples(self, name: str, samples: int, who: Identity) -> None:
         """How many samples a client has, which its weight follows from: the first that it tells counts."""
@@ -192,9 +221,17 @@ class KeyService:
         row = self._ledger(who).keep_sketch(name, client, _checked(read_sketch, data))
         return serialize_sketch(self._server(run, who).turn(name, row))
 
-    def task(self, place: Place, who: Identity) -> bytes:
-        """A round as it was registered, and what its members share: the seed of tags, and the order."""
+    def task(self, place: Place, who: Identity, *, start: str | None = None) -> bytes:
+        """A round as it was registered, and what its members share: the seed of tags, and the order.
+
+        Args:
+            place: of the round.
+            who: asks.
+            start: the hash of what the client was given to start from, in a run that an app registered.
+        """
         run, round_ = self._own(place, who)
+        if run.release_to_aggregator:
+            self._apps.require_start(place, start, who)
         ranking = self._ledger(who).ranking_of(round_) if place.purpose == "model" else None
         after = self._registry.find_round(replace(place, number=place.number + 1, purpose="sensitivity"))
         if place.purpose != "model" or after is None or self._client(run, who) not in after.weights:
@@ -258,14 +295,28 @@ class KeyService:
             raise refused("decryption-failed", str(error)) from None
         self._registry.add_run(run, public.fingerprint, who)
 
-    def _decrypt(self, data: bytes, round_: Round, run: Run, who: Identity) -> Acknowledgement:
-        place = place_of(round_)
+    def _take_turn(self, who: Identity) -> None:
+        """Rounds and sums are written down, and sums keep others waiting: so many per aggregator."""
+        if not self._turns.take(who.name):
+            reason = f"{who.name} registers and submits more than {self.policy.rounds_per_minute} times a minute"
+            raise refused("rate-limited", reason)
+
+    def _decrypt(
+        self, data: bytes, contributors: tuple[int, ...], round_: Round, run: Run, who: Identity
+    ) -> Acknowledgement:
+        place, server = place_of(round_), self._server(run, who)
+        try:
+            server.check_contributors(contributors, round_)
+        except Rejected as error:  # nothing is decrypted for it, and nobody kept waiting
+            self._releases.release(place, failed=False)
+            raise from_rejected(error) from None
         if not self._decryptions.take("all"):
             self._releases.release(place, failed=False)
             raise refused("rate-limited", f"more than {self.policy.decryptions_per_minute} decryptions a minute")
         start = time.perf_counter()
         try:
-            released = self._server(run, who).release(data, round_, workers=self._workers)
+            samples = self._registry.samples(run.run) if run.release_to_aggregator else None
+            released = server.release(data, round_, workers=self._workers, samples=samples)
         except Rejected as error:
             self._releases.release(place, failed=error.code == "tags-mismatch")
             _wait_for_tick(start)
@@ -307,6 +358,8 @@ class KeyService:
         earlier rounds are for those who were in them.
         """
         run, round_ = self._registry.run(place.run), self._registry.round(place)
+        if run.release_to_aggregator:
+            raise refused("not-released", f"models of run {run.run} come from its aggregator")
         if self._client(run, who) not in round_.weights:
             latest = self._registry.latest_round(place.run, place.cluster)
             self._member(run, latest if latest.number == place.number + 1 else round_, who)
@@ -318,7 +371,7 @@ class KeyService:
             raise refused("not-a-member", f"client {client} is no member of cluster {round_.cluster} in this round")
 
     def _client(self, run: Run, who: Identity) -> int:
-        client = run.client(who.name)
+        client = self._apps.client(run.run, who.name) if run.release_to_aggregator else run.client(who.name)
         if client is None:
             raise refused("not-a-member", f"{who.name} is not registered with run {run.run}")
         return client
@@ -327,9 +380,10 @@ class KeyService:
         return DatabaseLedger(self.store, self._root, who)
 
     def _server(self, run: Run, who: Identity, ledger: DatabaseLedger | None = None) -> KeyServer:
-        key, rule = self._key(run.run), ServerRule(**run.server)
+        key, server = self._key(run.run), ServerRule(**run.server)
+        rule = None if run.release_to_aggregator else server
         ledger = ledger or DatabaseLedger(self.store, self._root, who, rule=rule)
-        return KeyServer(key, rules=self._rules(run), ledger=ledger, statistics=rule.statistics)
+        return KeyServer(key, rules=self._rules(run), ledger=ledger, statistics=server.statistics)
 
     def _rules(self, run: Run) -> ReleaseRules:
         limits = self.policy

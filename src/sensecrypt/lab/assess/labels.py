@@ -14,6 +14,7 @@ import torch
 
 from sensecrypt import checks
 from sensecrypt.algo.leakage import mutual_information
+from sensecrypt.crypto.parallel import may_fork
 from sensecrypt.errors import InvalidInput, NotApplicable
 from sensecrypt.lab.assess.peers import Peers
 from sensecrypt.lab.assess.protection import Exposure, Protection, expose
@@ -158,7 +159,7 @@ _SETTING: list[LabelSetting] = []  # in a worker process: what it inherited
 
 
 def _each(setting: LabelSetting, calls: Sequence[tuple[str, int]], workers: int) -> Iterator[list[Judged]]:
-    if workers == 1:
+    if workers == 1 or not may_fork():
         yield from (judge(setting, *call) for call in calls)
         return
     with ProcessPoolExecutor(workers, get_context("fork"), _enter, (setting,)) as pool:

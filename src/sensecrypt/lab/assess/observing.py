@@ -64,20 +64,20 @@ def observe_run(folder: RunFolder, *, number: int, client: int, adversary: str) 
     """What `adversary` saw of `client` in round `number`."""
     checks.choice("adversary", adversary, ADVERSARIES)
     run = _Recording(folder)
-    checks.whole("client", client, low=0, high=run.config.clients - 1)
+    checks.whole("client", client, low=0, high=run.config.problem.clients - 1)
     colluder = run.partner_of(client) if adversary == "aggregator+client" else None
     aggregates = adversary != "eavesdropper"
     sent, hidden = run.upload_of(client, number, colluder)
     recovered = 0.0
     if colluder is not None:
-        shared = run.config.key_mode == "shared-key"  # then every member can decrypt every upload
+        shared = run.config.encryption.key_mode == "shared-key"  # then every member can decrypt every upload
         back = run.own(client, number) if shared else run.subtracted(client, number, colluder)
         lost = int(np.count_nonzero(hidden))
         recovered = float(np.count_nonzero(hidden & ~np.isnan(back)) / lost) if lost else 0.0
         sent = np.where(np.isnan(sent), back, sent)
     before = run.model_before(client, number, colluder, aggregates=aggregates)
-    steps = run.config.local_epochs * -(-run.samples[client] // run.config.batch_size)
-    scale = run.config.learning_rate * steps
+    steps = run.config.training.local_epochs * -(-run.samples[client] // run.config.training.batch_size)
+    scale = run.config.training.learning_rate * steps
     gradient = run.gradient(sent, before, scale)
     known = np.where(np.isnan(before), run.initial, before)
     channels, height, width = run.problem.test[0].shape[1:]
@@ -115,7 +115,9 @@ class _Recording:
         self.samples = [len(labels) for _, labels in self.problem.clients]
         initial = get_vector(self.problem.build())
         self.initial = initial.astype(np.float64)
-        self.clip = clip_bound(self.config.clip, initial) if self.config.uploads == "updates" else None
+        self.clip = (
+            clip_bound(self.config.training.clip, initial) if self.config.training.uploads == "updates" else None
+        )
 
     def partner_of(self, client: int) -> int:
         """Another member of the client's cluster: the one that colludes."""
@@ -128,10 +130,12 @@ class _Recording:
         """The round that a client's upload belongs to, and the upload."""
         data = self.folder.message(number, f"upload-{client}")
         header, _ = parse_any(data, "upload")
-        profile, cluster = get_profile(self.config.profile), int(self.labels[client])
+        profile, cluster = get_profile(self.config.encryption.profile), int(self.labels[client])
         attempt, size = int(header["attempt"]), self.initial.size
         members = {member: self.samples[member] for member in self._members(number, cluster)}
-        weights, factors = release_rules(self.config).shares(members, whole=self.config.weighting == "server")
+        weights, factors = release_rules(self.config).shares(
+            members, whole=self.config.encryption.weighting == "server"
+        )
         return Round(header["run"], number, cluster, "model", size, profile, weights, attempt, factors, self.clip), data
 
     def _members(self, number: int, cluster: int) -> list[int]:
@@ -167,7 +171,7 @@ class _Recording:
 
     def mask(self, client: int, number: int, colluder: int | None) -> BoolVector | None:
         """What was encrypted, where that is known though nothing else is in sight; None: it follows from what is."""
-        if not self.config.blinded or self.order(client, number, colluder) is _UNKNOWN:
+        if not self.config.encryption.blinded or self.order(client, number, colluder) is _UNKNOWN:
             return None
         return self.upload_of(client, number, colluder)[1]
 
@@ -176,7 +180,7 @@ class _Recording:
 
         Weights can be matched with the initial model, which is public. Updates have no such counterpart.
         """
-        if self.clip is not None or self.config.blinded or "order" not in self.members(client, number):
+        if self.clip is not None or self.config.encryption.blinded or "order" not in self.members(client, number):
             return None
         round_, data = self.round_of(client, number)
         upload = Upload.from_bytes(data, round_)
@@ -184,7 +188,10 @@ class _Recording:
         values = self._plain_slots(upload, round_)[plain]
         others = [self._slots_of(other, number)[plain] for other in round_.weights if aggregates and other != client]
         possible = np.ones(self.initial.size, dtype=bool)
-        if self.config.always_encrypt == "classifier" and get_policy(self.config.policy).heeds_always:
+        if (
+            self.config.selection.always_encrypt == "classifier"
+            and get_policy(self.config.selection.policy).heeds_always
+        ):
             always = always_encrypt(self.problem.build(), self.problem.classes)
             possible = ~always if np.count_nonzero(~plain) >= np.count_nonzero(always) else possible
         step = 2.0 ** -model_format(round_).frac_bits / round_.share(client)
@@ -203,7 +210,7 @@ class _Recording:
     def _plain_slots(self, upload: Upload, round_: Round) -> FloatVector:
         """The values that can be read off an upload, NaN elsewhere."""
         slots = np.full(round_.size, np.nan)
-        if upload.plain.size and not self.config.blinded:
+        if upload.plain.size and not self.config.encryption.blinded:
             values = model_format(round_).decode(upload.plain, round_.share(upload.client))
             slots[~upload.mask.to_array()] = values
         return slots
@@ -229,7 +236,7 @@ class _Recording:
         round_, _ = self.round_of(client, number)
         data = self.folder.message(number, f"aggregate-{round_.cluster}")
         aggregate, slots = Aggregate.from_bytes(data, round_), np.full(round_.size, np.nan)
-        if aggregate.plain.size and not self.config.blinded:
+        if aggregate.plain.size and not self.config.encryption.blinded:
             weight = round_.divisor(aggregate.contributors)
             slots[~aggregate.common.to_array()] = model_format(round_).decode(aggregate.plain, weight)
             slots[aggregate.mask.to_array()] = np.nan  # of these, the plain ones are not all
@@ -278,14 +285,14 @@ class _Recording:
 
     def description(self, client: int) -> FloatVector | None:
         """Γ of the client's data at the initial model, where it was sent in the clear."""
-        if self.config.sensitivities != "clear" or self.config.clustering == "none":
+        if self.config.groups.sensitivities != "clear" or self.config.groups.clustering == "none":
             return None
         return parse_any(self.folder.message(SETUP, f"description-{client}"), "description")[1]["row"]
 
     def public(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Labelled data of the same kind: samples of the test set."""
         inputs, labels = self.problem.test
-        rng = derive_rng(self.config.seed, "attack public data")
+        rng = derive_rng(self.config.problem.seed, "attack public data")
         chosen = np.concatenate(
             [
                 rng.permutation(np.flatnonzero(labels.numpy() == label))[:PUBLIC_PER_CLASS]

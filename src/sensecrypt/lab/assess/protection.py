@@ -57,7 +57,7 @@ class Protection:
         told = (
             {} if self.rest is None else {"rest": self.rest, "key_mode": "dkms"}
         )  # where clients have the key, nothing is blinded
-        return make_config({"policy": self.policy, "preset": self.preset, **told}).blinded
+        return make_config({"policy": self.policy, "preset": self.preset, **told}).encryption.blinded
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ def recorded_rows(folder: RunFolder, *, number: int, client: int, adversary: str
                 "role": adversary,
                 "distribution": "run",
                 "share": observed.encrypted,
-                "rest": folder.read_config().rest,
+                "rest": folder.read_config().encryption.rest,
                 "attributed": observed.attributed,
                 "recovered": observed.recovered,
                 **vars(scores),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,7 @@ import numpy.typing as npt
 from sensecrypt.errors import InvalidInput
 from sensecrypt.files import write_whole
 from sensecrypt.lab.attacks.image_scores import score_images
-from sensecrypt.lab.drawing import style, to_png
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from sensecrypt.lab.drawing import Axes, style, to_png
 
 STYLE = {"text.parse_math": False, "font.size": 9.0}  # a name is text, whatever characters it holds
 

@@ -14,8 +14,9 @@ from scipy.special import betaln
 
 from sensecrypt.checks import IntVector
 from sensecrypt.lab.attacks.classstats import ClassStatistics
+from sensecrypt.lab.attacks.climbing import climb
 from sensecrypt.lab.attacks.fills import prior
-from sensecrypt.lab.attacks.ilrg import FloatMatrix, counts_summing_to
+from sensecrypt.lab.attacks.ilrg import FloatMatrix
 from sensecrypt.lab.attacks.observation import FloatVector, Observation, Unplaced
 from sensecrypt.lab.attacks.public import some_places
 from sensecrypt.rng import derive_rng
@@ -95,7 +96,7 @@ def unmoved_counts(
         return prior(observation)
     tables = [_left_alone(int(samples), observation.samples) for samples in statistics.samples]
     evidence = _Evidence(hit[places], chance[places], plain[places], statistics.zeros[:, places], tables)
-    return _climb(evidence, observation)
+    return climb(observation, evidence.likelihood, passes=_PASSES)
 
 
 def _in_sight(hit: BoolVector, chance: FloatVector, never: BoolVector) -> FloatVector:
@@ -116,24 +117,3 @@ def _left_alone(public: int, samples: int) -> FloatMatrix:
     alone = _ALONE + np.arange(public + 1)[:, None]
     moved = _MOVED + public - np.arange(public + 1)[:, None]
     return np.asarray(betaln(alone + np.arange(samples + 1), moved) - betaln(alone, moved), dtype=np.float64)
-
-
-def _climb(evidence: _Evidence, observation: Observation) -> FloatVector:
-    """Move samples between classes, many first, then fewer, while that makes what was seen likelier."""
-    unit = np.eye(observation.classes)
-    even = counts_summing_to(prior(observation), observation.samples).astype(np.float64)
-    starts = np.array([even, *(observation.samples * unit)])
-    scores = evidence.likelihood(starts)
-    best, reached = starts[int(scores.argmax())], float(scores.max())
-    step = max(1, observation.samples // 2)
-    for _ in range(_PASSES):
-        sources = np.flatnonzero(best >= step)
-        moves = [best + step * (target - unit[source]) for source in sources for target in unit]
-        scores = evidence.likelihood(np.array(moves)) if moves else np.array([-np.inf])
-        if scores.max() > reached:
-            best, reached = moves[int(scores.argmax())], float(scores.max())
-        elif step == 1:
-            break
-        else:
-            step //= 2
-    return np.asarray(best, dtype=np.float64)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from statistics import median
+from functools import partial
 
 from sensecrypt.crypto.keys import generate_keypair
-from sensecrypt.lab.bench.protocol import Times
+from sensecrypt.lab.bench.measure import Times
+from sensecrypt.lab.bench.table import Shown, described, milliseconds, ratio
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.keyserver import KeyServer
-from sensecrypt.protocol.protection import ProtectedUpdate, protect_model
+from sensecrypt.protocol.protection import protect_model
 from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
@@ -45,6 +46,7 @@ class Report:
     model: str
     parameters: int
     clients: int
+    repeats: int
     rows: list[Row]
 
 
@@ -56,34 +58,45 @@ def run(*, model: str, repeats: int, seed: int, on_step: Callable[[str], None]) 
     server = KeyServer(secret)
     times: dict[str, Times] = {way: Times() for way in (PLAIN, BLINDED, ENCRYPTED)}
     sizes: dict[str, int] = {}
+    shares = dict.fromkeys(range(CLIENTS), 1 / CLIENTS)
     for repeat in range(repeats):
         sums = set()
-        for number, way in enumerate(times):
+        for number, (way, time) in enumerate(times.items()):
             on_step(f"{way}, repeat {repeat + 1} of {repeats}")
-            shares = dict.fromkeys(range(CLIENTS), 1 / CLIENTS)
             round_ = Round("bench", repeat, number, "model", weights.size, public.profile, shares)
             blocks = round_.blocks if way == ENCRYPTED else 0
             mask, total = Mask.prefix(blocks, size=round_.size, block=round_.block), RoundSum(round_, public)
+            one = partial(protect_model, weights, mask, round_, key=public, blinded=way == BLINDED)
             tags = server.tag_seed(round_)
             for client in shares:
-                protected: ProtectedUpdate = times[way].of(
-                    "protect",
-                    protect_model,
-                    weights,
-                    mask,
-                    round_,
-                    client=client,
-                    key=public,
-                    seed=tags,
-                    blinded=way == BLINDED,
-                )
-                times[way].of("add", total.add, protected.upload, sender=client)
+                protected = time.of("protect", partial(one, client=client, seed=tags))
+                time.of("add", partial(total.add, protected.upload, sender=client))
                 server.take_tag(protected.tag, round_, sender=client)
                 sizes[way] = len(protected.upload)
-            released = times[way].of("release", server.release, total.close().to_bytes(round_), round_)
+            released = time.of("release", partial(server.release, total.close().to_bytes(round_), round_))
             sums.add(released.values.tobytes())
         if len(sums) != 1:
             raise AssertionError("the sums differ")
-    middle = {way: {step: median(each) for step, each in times[way].items()} for way in times}
+    middle = {way: time.medians for way, time in times.items()}
     rows = [Row(way, each["protect"], each["add"], each["release"], sizes[way]) for way, each in middle.items()]
-    return Report(model, weights.size, CLIENTS, rows)
+    return Report(model, weights.size, CLIENTS, repeats, rows)
+
+
+def shown(report: Report) -> Iterator[Shown]:
+    """The table, with ratios to what is sent in the open."""
+    plain = report.rows[0]
+    yield described(
+        f"{report.model}, {report.parameters:,} parameters, {report.clients} clients, one core; ratio: to plain "
+        f"(medians of {report.repeats})",
+        [
+            ("method", "way"),
+            ("client, ms", milliseconds("protect_seconds")),
+            ratio("protect_seconds", plain.protect_seconds),
+            ("aggregator per upload, ms", milliseconds("add_seconds")),
+            ratio("add_seconds", plain.add_seconds),
+            ("key server, ms", milliseconds("release_seconds")),
+            ratio("release_seconds", plain.release_seconds),
+            ("bytes up", "upload_bytes:,"),
+        ],
+        report.rows,
+    )

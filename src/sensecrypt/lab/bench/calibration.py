@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -12,6 +12,7 @@ import torch
 
 from sensecrypt.client.problem import Problem, own_problem
 from sensecrypt.config import make_config
+from sensecrypt.lab.bench.table import Shown, described
 from sensecrypt.models import build_model
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import total_seconds
@@ -62,6 +63,22 @@ def run(*, repeats: int, on_step: Callable[[str], None]) -> Report:
         real, calibrated = (median(times[kind, mode]) for mode in ("real", "calibrated"))
         rows.append(Row(kind, real, calibrated, calibrated / real))
     return Report(repeats, ciphertexts, len(models) == 1, len(sizes) == 1, rows)
+
+
+def shown(report: Report) -> Iterator[Shown]:
+    """The table, and whether models and sizes were the same."""
+    yield described(
+        f"One round of the MLP, {report.ciphertexts:,} ciphertexts (medians of {report.repeats}, seconds)",
+        [
+            ("method", "part"),
+            ("real", "real_seconds:.4f"),
+            ("calibrated", "calibrated_seconds:.4f"),
+            ("ratio", "ratio:.2f"),
+        ],
+        report.rows,
+    )
+    same = {True: "the same", False: "NOT the same"}
+    yield f"Models are {same[report.same_models]} to the byte, message sizes {same[report.same_bytes]}."
 
 
 def _problem() -> Problem:

@@ -17,6 +17,7 @@ from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.algo.merging import Matrix
 from sensecrypt.algo.sketching import sketch
 from sensecrypt.lab.bench.measure import in_own_process, median_seconds
+from sensecrypt.lab.bench.table import Shown, described
 
 GROUPS, SKETCH_SIZE, NOISE = 6, 256, 0.3
 PLAIN_AP_LIMIT = 2_000
@@ -94,6 +95,25 @@ def run(
         rows += _compare(sketches, truth, seed, on_step)
     data = f"{GROUPS} synthetic groups" if real is None else f"{real.dataset}, {real.partition}"
     return Report(data, sketching, ALEXNET, rows)
+
+
+def shown(report: Report) -> Iterator[Shown]:
+    """The table, and why our method stopped where it did."""
+    yield described(
+        f"Clustering sketches of {SKETCH_SIZE} numbers, {report.data} "
+        f"(one sketch of {report.sketch_parameters:,} parameters: {1e3 * report.sketch_seconds:.1f} ms)",
+        [
+            ("clients", "clients:,"),
+            ("method", "method"),
+            ("seconds", "seconds:.2f"),
+            ("÷ ours", "ratio:.2f"),
+            ("peak MB", "peak_mb:,.0f"),
+            ("clusters", "clusters"),
+            ("ARI", "ari:.3f"),
+        ],
+        report.rows,
+    )
+    yield from (f"{row.clients:,} clients: {row.why}" for row in report.rows if row.why)
 
 
 def groups(clients: int, seed: int) -> tuple[Matrix, checks.IntVector]:

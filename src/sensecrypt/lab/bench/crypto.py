@@ -1,21 +1,18 @@
 """`sensecrypt bench crypto`: our schemes and the public ones, one core, one run.
 
-Every contender does the same three things with as many values as it likes at a time: encrypt, add two sets of
-ciphertexts, decrypt. A repeat takes all contenders in turn, so that a slow spell of the machine hits all of them, and
+Every method does the same three things with as many values as it likes at a time: encrypt, add two sets of
+ciphertexts, decrypt. A repeat takes all methods in turn, so that a slow spell of the machine hits all of them, and
 medians are compared.
 """
 
 from __future__ import annotations
 
-import gc
 import os
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -24,6 +21,10 @@ from sensecrypt import checks
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.crypto.paillier.randomizers import RandomizerPool
 from sensecrypt.errors import MissingExtra
+from sensecrypt.files import write_whole
+from sensecrypt.lab.bench.measure import Times
+from sensecrypt.lab.bench.table import Column, Shown, described
+from sensecrypt.lab.drawing import colour_of, sheet, style, to_png
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
 
 REFERENCE = "python-paillier"
@@ -33,7 +34,7 @@ Step = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Contender:
+class Method:
     """One way to encrypt, with its three operations ready to be timed.
 
     Attributes:
@@ -55,7 +56,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Row:
-    """One contender's medians, in microseconds a value, and how many times slower python-paillier is."""
+    """One method's medians, in microseconds per value, and how many times slower python-paillier is."""
 
     name: str
     values_per_ciphertext: float
@@ -91,69 +92,73 @@ def run(*, repeats: int, rows: int, seed: int, on_step: Callable[[str], None]) -
     checks.whole("rows", rows, low=1)
     rng = np.random.default_rng(seed)
     on_step("making keys and tables")
-    contenders = [*_peers(rng), *_ours(rng, rows)]
-    times: dict[tuple[str, str], list[float]] = {}
+    methods = [*_peers(rng), *_ours(rng, rows)]
+    times = {method.name: Times() for method in methods}
     for repeat in range(repeats):
-        for contender in contenders:
-            on_step(f"repeat {repeat + 1} of {repeats}: {contender.name}")
-            for operation, step in contender.steps.items():
-                contender.before()
+        for method in methods:
+            on_step(f"repeat {repeat + 1} of {repeats}: {method.name}")
+            for operation, step in method.steps.items():
+                method.before()
                 if operation == "add":
                     step()  # quick: caches must be warm for everybody
-                times.setdefault((contender.name, operation), []).append(_seconds(step))
-    medians = {key: 1e6 * median(values) for key, values in times.items()}
-    reference = {operation: medians[REFERENCE, operation] / contenders[0].values for operation in OPERATIONS}
-    return Report(repeats, 1, [_row(contender, medians, reference) for contender in contenders])
+                times[method.name].of(operation, step)
+    us = {
+        each.name: {step: 1e6 * seconds / each.values for step, seconds in times[each.name].medians.items()}
+        for each in methods
+    }
+    return Report(repeats, 1, [_row(each, us[each.name], us[REFERENCE]) for each in methods])
+
+
+def shown(report: Report) -> Iterator[Shown]:
+    """The table."""
+    columns: list[Column] = [("method", "name"), ("bytes", "bytes_per_value:.2f")]
+    for title, key in (("encrypt 1 ct", "encrypt_{}_per_ciphertext"), *((each, f"{each}_{{}}") for each in OPERATIONS)):
+        columns += [
+            (title, partial(_digits, key.format("us"), 3)),
+            ("ratio", partial(_digits, key.format("ratio"), 1)),
+        ]
+    yield described(
+        f"µs per value on one core; ratio: how many times as long {REFERENCE} takes (medians of {report.repeats})",
+        columns,
+        report.rows,
+    )
+
+
+def _digits(key: str, digits: int, row: Row) -> str:
+    """A figure, from 10 on without decimals."""
+    value = getattr(row, key)
+    return "" if value is None else f"{value:,.{digits if value < 10 else 0}f}"
 
 
 def plot(report: Report, path: Path) -> None:
-    """Bars of the time a value, one panel an operation, logarithmic."""
-    try:
-        matplotlib = import_module("matplotlib")
-        matplotlib.use("Agg")
-        pyplot = import_module("matplotlib.pyplot")
-    except ImportError as error:
-        raise MissingExtra("--plot", "lab") from error
-    figure, panels = pyplot.subplots(1, 3, figsize=(14, 0.4 * len(report.rows) + 1.6), sharey=True)
-    for panel, operation in zip(panels, OPERATIONS, strict=True):
-        timed = [(row.name, getattr(row, f"{operation}_us")) for row in reversed(report.rows)]
-        panel.barh([name for name, _ in timed], [time or 0 for _, time in timed])
-        panel.set(xscale="log", title=operation, xlabel="µs a value")
-    figure.suptitle(f"One core, medians of {report.repeats}")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    """Bars of the time per value, a panel per operation, logarithmic."""
+    with style("--plot"):
+        size = (14, 0.4 * len(report.rows) + 1.6)
+        figure, panels = sheet(f"One core, medians of {report.repeats}", panels=3, size=size, share=True)
+        for axes, operation in zip(panels, OPERATIONS, strict=True):
+            timed = [(row.name, getattr(row, f"{operation}_us")) for row in reversed(report.rows)]
+            axes.barh([name for name, _ in timed], [time or 0 for _, time in timed], color=colour_of(0))
+            axes.set(xscale="log", title=operation, xlabel="µs per value")
+        image = to_png(figure)
+    write_whole(path, image)
 
 
-def _seconds(step: Step) -> float:
-    gc.disable()  # a collection in one contender's turn would be charged to it alone
-    try:
-        start = time.perf_counter()
-        step()
-        return time.perf_counter() - start
-    finally:
-        gc.enable()
-
-
-def _row(contender: Contender, medians: dict[tuple[str, str], float], reference: dict[str, float]) -> Row:
-    us = {
-        operation: medians[contender.name, operation] / contender.values if operation in contender.steps else None
-        for operation in OPERATIONS
-    }
-    ratio = {operation: reference[operation] / each if each else None for operation, each in us.items()}
-    packed = contender.values / contender.ciphertexts
+def _row(method: Method, us: dict[str, float], reference: dict[str, float]) -> Row:
+    ratio = {operation: reference[operation] / each for operation, each in us.items()}
+    packed = method.values / method.ciphertexts
+    encrypts = "encrypt" in us
     return Row(
-        name=contender.name,
+        name=method.name,
         values_per_ciphertext=packed,
-        bytes_per_value=contender.bytes_per_value,
-        encrypt_us_per_ciphertext=us["encrypt"] and us["encrypt"] * packed,
-        encrypt_us=us["encrypt"],
-        add_us=us["add"],
-        decrypt_us=us["decrypt"],
-        encrypt_ratio_per_ciphertext=ratio["encrypt"] and ratio["encrypt"] / packed,
-        encrypt_ratio=ratio["encrypt"],
-        add_ratio=ratio["add"],
-        decrypt_ratio=ratio["decrypt"],
+        bytes_per_value=method.bytes_per_value,
+        encrypt_us_per_ciphertext=us["encrypt"] * packed if encrypts else None,
+        encrypt_us=us.get("encrypt"),
+        add_us=us.get("add"),
+        decrypt_us=us.get("decrypt"),
+        encrypt_ratio_per_ciphertext=ratio["encrypt"] / packed if encrypts else None,
+        encrypt_ratio=ratio.get("encrypt"),
+        add_ratio=ratio.get("add"),
+        decrypt_ratio=ratio.get("decrypt"),
     )
 
 
@@ -164,11 +169,11 @@ def _peer(module: str) -> Any:
         raise MissingExtra(f"comparing with {module}", "lab") from error
 
 
-def _peers(rng: np.random.Generator) -> list[Contender]:
+def _peers(rng: np.random.Generator) -> list[Method]:
     return [python_paillier(rng), _pypaillier(rng), _tenseal(rng)]
 
 
-def python_paillier(rng: np.random.Generator) -> Contender:
+def python_paillier(rng: np.random.Generator) -> Method:
     """The stock implementation, one value a ciphertext."""
     public, secret = _peer("phe").generate_paillier_keypair(n_length=2048)
     values = rng.integers(-(2**30), 2**30, 20).tolist()
@@ -178,10 +183,10 @@ def python_paillier(rng: np.random.Generator) -> Contender:
         "add": lambda: [a + b for a, b in zip(encrypted, encrypted, strict=True)],
         "decrypt": lambda: [secret.decrypt(value) for value in encrypted],
     }
-    return Contender(REFERENCE, len(values), len(values), 512.0, steps)
+    return Method(REFERENCE, len(values), len(values), 512.0, steps)
 
 
-def python_paillier_weighted(rng: np.random.Generator) -> Contender:
+def python_paillier_weighted(rng: np.random.Generator) -> Method:
     """FedAvg with the stock implementation: a ciphertext times n_i / N, and a ciphertext plus a known number."""
     public, _ = _peer("phe").generate_paillier_keypair(n_length=2048)
     values = rng.normal(0, 0.05, 20).tolist()
@@ -192,10 +197,10 @@ def python_paillier_weighted(rng: np.random.Generator) -> Contender:
         "multiply": lambda: [each * share for each, share in zip(encrypted, shares, strict=True)],
         "add_plain": lambda: [each + value for each, value in zip(encrypted, values, strict=True)],
     }
-    return Contender(REFERENCE, len(values), len(values), 512.0, steps)
+    return Method(REFERENCE, len(values), len(values), 512.0, steps)
 
 
-def _pypaillier(rng: np.random.Generator) -> Contender:
+def _pypaillier(rng: np.random.Generator) -> Method:
     os.environ["RAYON_NUM_THREADS"] = "1"  # before its first use: it would take all cores
     peer = _peer("paillier")
     public, secret = peer.generate_keypair(2048)
@@ -206,10 +211,10 @@ def _pypaillier(rng: np.random.Generator) -> Contender:
         "add": lambda: peer.add_many(public, blobs),
         "decrypt": lambda: peer.decrypt_exact_many(secret, blobs),
     }
-    return Contender("pypaillier (Rust)", len(values), len(values), float(len(blobs[0])), steps)
+    return Method("pypaillier (Rust)", len(values), len(values), float(len(blobs[0])), steps)
 
 
-def _tenseal(rng: np.random.Generator) -> Contender:
+def _tenseal(rng: np.random.Generator) -> Method:
     ts = _peer("tenseal")
     context = ts.context(
         ts.SCHEME_TYPE.CKKS, poly_modulus_degree=8192, coeff_mod_bit_sizes=[60, 40, 40, 60], n_threads=1
@@ -222,11 +227,11 @@ def _tenseal(rng: np.random.Generator) -> Contender:
         "add": lambda: vectors[0] + vectors[1],
         "decrypt": lambda: vectors[0].decrypt(),
     }
-    return Contender("TenSEAL CKKS 8192, 60-40-40-60", 4096, 1, len(vectors[0].serialize()) / 4096, steps)
+    return Method("TenSEAL CKKS 8192, 60-40-40-60", 4096, 1, len(vectors[0].serialize()) / 4096, steps)
 
 
-def _ours(rng: np.random.Generator, rows: int) -> list[Contender]:
-    contenders = []
+def _ours(rng: np.random.Generator, rows: int) -> list[Method]:
+    methods = []
     for profile in PROFILES.values():
         if profile.security_bits == 0:
             continue
@@ -240,13 +245,13 @@ def _ours(rng: np.random.Generator, rows: int) -> list[Contender]:
             "add": partial(running.add, encrypted),
             "decrypt": partial(secret.decrypt, encrypted, values.size),
         }
-        contenders.append(Contender(f"ours: {profile.name}", values.size, count, profile.bytes_per_value, steps))
+        methods.append(Method(f"ours: {profile.name}", values.size, count, profile.bytes_per_value, steps))
         if profile.name == DEFAULT_PROFILE:
-            contenders += _variants(rng, rows)
-    return contenders
+            methods += _variants(rng, rows)
+    return methods
 
 
-def _variants(rng: np.random.Generator, rows: int) -> list[Contender]:
+def _variants(rng: np.random.Generator, rows: int) -> list[Method]:
     """The default profile used in other ways."""
     public, secret = generate_keypair()
     values = rng.integers(-(2**14), 2**14, public.slots * rows)
@@ -265,7 +270,7 @@ def _variants(rng: np.random.Generator, rows: int) -> list[Contender]:
     }
     size = public.profile.bytes_per_value
     return [
-        Contender(f"  {name}", values.size, rows, size, steps, before=partial(_top_up, pool, rows))
+        Method(f"  {name}", values.size, rows, size, steps, before=partial(_top_up, pool, rows))
         for name, steps in variants.items()
     ]
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from sensecrypt.errors import ServiceError
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.pki import create_authority, issue
+from sensecrypt.lab.bench.measure import Times, peak_mb
+from sensecrypt.lab.bench.table import Shown, Table
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.integrity import TagOffset, mac_tag
@@ -52,6 +54,8 @@ class Report:
         tag_p50_seconds: what half of the clients wait at most for a seed and for their tag to be taken, all at once.
         tag_p99_seconds: what 99 of 100 wait at most.
         memory_megabytes: of the service's process, at its highest.
+        ratio: service against bare calls.
+        repeats: that medians are of.
     """
 
     parameters: int
@@ -66,11 +70,8 @@ class Report:
     tag_p50_seconds: float
     tag_p99_seconds: float
     memory_megabytes: float
-
-    @property
-    def ratio(self) -> float:
-        """Service against bare calls."""
-        return self.service_seconds / self.bare_seconds
+    ratio: float
+    repeats: int
 
 
 @dataclass(frozen=True)
@@ -82,12 +83,6 @@ class _Running:
     folder: Folder
     pki: Path
     passphrase: str
-
-    def memory_megabytes(self) -> float:
-        """The most that its process has had so far; 0 where the system does not tell."""
-        status = Path(f"/proc/{self.process}/status")
-        lines = status.read_text().splitlines() if status.exists() else []
-        return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
 
     def identity(self, role: str, name: str) -> DkmsClient:
         if not (self.pki / f"{name}.crt").exists():
@@ -110,30 +105,60 @@ def run(
                 identity.tell_samples(RUN, 1)
         rounds = _Rounds(running, parameters, clients, seed)
         secret = read_secret(running.folder.key(RUN), running.passphrase)
-        took: dict[str, list[float]] = {"service": [], "bare": []}
+        times = Times()
         for repeat in range(repeats + 1):  # the first does not count: the service reads its key
             on_step(f"decryption {repeat} of {repeats}")
+            taken = times if repeat else Times()
             round_ = rounds.start(repeat)
             message = rounds.aggregate.to_bytes(round_)
             with running.identity("aggregator", "aggregator") as aggregator:
                 aggregator.about()  # the connection stands
-                start = time.perf_counter()
-                aggregator.release(message, round_)
-                service = time.perf_counter() - start
-            start = time.perf_counter()
-            secret.decrypt(rounds.aggregate.ciphertexts, parameters, workers=workers)
-            if repeat:
-                took["service"].append(service)
-                took["bare"].append(time.perf_counter() - start)
+                taken.of("service", partial(aggregator.release, message, round_))
+            taken.of("bare", partial(secret.decrypt, rounds.aggregate.ciphertexts, parameters, workers=workers))
         on_step(f"{clients} clients at once")
         waited, sizes = _crowd(running, clients, lambda _, identity: _model_bytes(identity, round_))
         tagging = rounds.register(repeats + 1)
         tagged, _ = _crowd(running, clients, lambda number, identity: _tag(identity, tagging, number))
-        blocks = rounds.aggregate.mask.blocks
-        middle = median(took["service"]), median(took["bare"])
-        at, tags = (np.percentile(each, [50, 99]).tolist() for each in (waited, tagged))
-        memory = running.memory_megabytes()
-        return Report(parameters, blocks, workers, *middle, clients, at[0], at[1], sizes[0], tags[0], tags[1], memory)
+        service, bare = (times.medians[name] for name in ("service", "bare"))
+        fetched, tags = (np.percentile(each, [50, 99]).tolist() for each in (waited, tagged))
+        return Report(
+            parameters=parameters,
+            ciphertexts=rounds.aggregate.mask.blocks,
+            workers=workers,
+            service_seconds=service,
+            bare_seconds=bare,
+            clients=clients,
+            fetch_p50_seconds=fetched[0],
+            fetch_p99_seconds=fetched[1],
+            fetch_bytes=sizes[0],
+            tag_p50_seconds=tags[0],
+            tag_p99_seconds=tags[1],
+            memory_megabytes=peak_mb(running.process),
+            ratio=service / bare,
+            repeats=repeats,
+        )
+
+
+def shown(report: Report) -> Iterator[Shown]:
+    """The table, and what the crowd waited for."""
+    lines = (
+        ("bare calls", f"{report.bare_seconds:.3f}", ""),
+        ("through the service, verified", f"{report.service_seconds:.3f}", f"{report.ratio:.2f}"),
+    )
+    yield Table(
+        f"Decrypting a sum of {report.parameters:,} parameters in {report.ciphertexts:,} ciphertexts, {report.workers} "
+        f"process(es) (medians of {report.repeats}, seconds)",
+        ("method", "seconds", "ratio"),
+        lines,
+    )
+    yield (
+        f"{report.clients} clients fetch {report.fetch_bytes / 1e6:.2f} MB each at once, over new connections: half "
+        f"within {report.fetch_p50_seconds:.2f} s, 99 % within {report.fetch_p99_seconds:.2f} s."
+    )
+    yield (
+        f"They fetch a seed and hand in a tag: half within {report.tag_p50_seconds:.2f} s, 99 % within "
+        f"{report.tag_p99_seconds:.2f} s. The service's process took {report.memory_megabytes:,.0f} MB at most."
+    )
 
 
 class _Rounds:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from sensecrypt.errors import Rejected
+from sensecrypt.lab.bench.table import Shown, described
 from sensecrypt.protocol.groups import check_groups, make_groups
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.rng import derive_rng
@@ -25,6 +26,7 @@ class Row:
         way: `any` clients; `fixed`: the rule, whoever arrives being added; `whole`: the rule, whole groups being added.
         released: share of the rounds whose sum is released.
         used: share of all clients' updates that are in a released sum.
+        runs: that these are means over.
     """
 
     clients: int
@@ -32,6 +34,7 @@ class Row:
     way: str
     released: float
     used: float
+    runs: int
 
 
 def run(*, runs: int, seed: int, on_step: Callable[[str], object]) -> list[Row]:
@@ -42,8 +45,24 @@ def run(*, runs: int, seed: int, on_step: Callable[[str], object]) -> list[Row]:
             on_step(f"{clients} clients, {dropout:.0%} drop out")
             for way in ("any", "fixed", "whole"):
                 shares = [play(way, clients, dropout, rng=derive_rng(seed, "groups", run)) for run in range(runs)]
-                rows.append(Row(clients, dropout, way, *np.mean(shares, axis=0).tolist()))
+                released, used = np.mean(shares, axis=0).tolist()
+                rows.append(Row(clients, dropout, way, released, used, runs))
     return rows
+
+
+def shown(rows: Sequence[Row]) -> Iterator[Shown]:
+    """The table."""
+    yield described(
+        f"{ROUNDS} rounds, one attempt each, min_contributors {LEAST}, quorum {QUORUM} (means of {rows[0].runs} runs)",
+        [
+            ("clients", "clients"),
+            ("drop out", "dropout:.0%"),
+            ("groups", "way"),
+            ("rounds released", "released:.1%"),
+            ("updates used", "used:.1%"),
+        ],
+        rows,
+    )
 
 
 def play(way: str, clients: int, dropout: float, *, rng: np.random.Generator) -> tuple[float, float]:

@@ -1,7 +1,8 @@
-"""How long a call takes and how much memory it needs."""
+"""How long calls take and how much memory they need."""
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import resource
 import time
@@ -9,7 +10,40 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+class Times:
+    """Seconds of calls by name, of which medians are compared.
+
+    Methods that take turns are hit alike by a slow spell of the machine, and no call is charged for the garbage of
+    another one.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        """Start with nothing; `clock` gives seconds, of the wall or of the process."""
+        self._clock = clock
+        self._seconds: dict[str, list[float]] = {}
+
+    def of(self, name: str, call: Callable[[], _Result]) -> _Result:
+        """Call, and keep how long it took."""
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            start = self._clock()
+            result = call()
+            self._seconds.setdefault(name, []).append(self._clock() - start)
+        finally:
+            if collects:
+                gc.enable()
+        return result
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """The median seconds of each name."""
+        return {name: median(each) for name, each in self._seconds.items()}
 
 
 @dataclass(frozen=True)
@@ -30,7 +64,10 @@ class Cost:
 def median_seconds(call: Callable[[], object], *, repeats: int) -> float:
     """Median wall time of `repeats` calls, after one that does not count."""
     call()
-    return median(_seconds(call) for _ in range(repeats))
+    times = Times()
+    for _ in range(repeats):
+        times.of("call", call)
+    return times.medians["call"]
 
 
 def in_own_process(call: Callable[..., tuple[float, Any]], *arguments: object) -> Cost:
@@ -44,20 +81,13 @@ def _measured(call: Callable[..., tuple[float, Any]], arguments: tuple[object, .
     return Cost(seconds, peak_mb(), result)
 
 
-def peak_mb() -> float:
-    """The largest resident memory that this process has had.
+def peak_mb(process: int | str = "self") -> float:
+    """The largest resident memory that a process has had; 0 if the system does not report that of another process.
 
     Linux counts a parent's memory into `ru_maxrss` of the child it started; `VmHWM` is the process's own.
     """
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+    status = Path(f"/proc/{process}/status")
+    for line in status.read_text().splitlines() if status.exists() else ():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 if process == "self" else 0.0

@@ -12,9 +12,9 @@ And the aggregator would keep uploads until the challenge is drawn, unless clien
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from statistics import median
+from functools import partial
 from typing import Final
 
 import gmpy2
@@ -24,10 +24,11 @@ import numpy.typing as npt
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.crypto.paillier.public import PublicKey
 from sensecrypt.crypto.scheme import Ciphertexts, Ints
-from sensecrypt.lab.bench.protocol import Times
+from sensecrypt.lab.bench.measure import Times
+from sensecrypt.lab.bench.table import Shown, described, milliseconds
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.blinding import wrap
+from sensecrypt.protocol.blinding import Blinding, wrap
 from sensecrypt.protocol.messages import Tag, Upload
 from sensecrypt.protocol.protection import model_format, protect_model
 from sensecrypt.protocol.round import Round
@@ -74,6 +75,7 @@ class Report:
 
     model: str
     parameters: int
+    repeats: int
     rows: list[Row]
 
 
@@ -107,28 +109,51 @@ def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_
                 on_step(f"{way}, {many} challenge(s), repeat {repeat + 1} of {repeats}")
                 total = RoundSum(round_, public)
                 total.add(other.upload, sender=1)  # the first one costs less: it is multiplied by 1
-                times.of("add", total.add, protected.upload, sender=0)
+                times.of("add", partial(total.add, protected.upload, sender=0))
                 signs = rng.choice(np.array([-1, 1]), size=(many, round_.blocks))
                 if way == ENCRYPTED:
-                    sent = times.of("project", combine_ciphertexts, public, upload.ciphertexts, signs)
-                    found = times.of("server", secret.decrypt, sent, many * round_.block).reshape(many, -1)
+                    sums = times.of("project", partial(combine_ciphertexts, public, upload.ciphertexts, signs))
+                    opened = times.of("server", partial(secret.decrypt, sums, many * round_.block))
+                    found = opened.reshape(many, -1)
                 else:
-                    sent = times.of("project", combine_values, upload.plain, signs, round_)
-                    hidden = times.of(
-                        "server",
-                        lambda blinding=blinding, signs=signs: combine_values(blinding.values(round_), signs, round_),
-                    )
+                    sent = times.of("project", partial(combine_values, upload.plain, signs, round_))
+                    hidden = times.of("server", partial(_blinding_values, blinding, signs, round_))
                     found = wrap(sent - hidden, round_)
                 if not np.array_equal(found, combine_values(values, signs, round_)):
                     raise AssertionError("the projections differ from those of the update")
             extra = many * (
                 public.profile.ciphertext_bytes if way == ENCRYPTED else round_.block * public.profile.slot_bits // 8
             )
-            middle = {step: median(each) for step, each in times.items()}
+            middle = times.medians
             error = norm_error(values, many, round_, rng=rng)
             timed = (middle["add"], middle["project"], middle["server"])
             rows.append(Row(way, many, *timed, extra, len(protected.upload), many * round_.block, error))
-    return Report(model, update.size, rows)
+    return Report(model, update.size, repeats, rows)
+
+
+def shown(report: Report) -> Iterator[Shown]:
+    """The table, and what the key server would learn."""
+    yield described(
+        f"{report.model}, {report.parameters:,} parameters, per client, one core; ratio: to adding the upload once "
+        f"(medians of {report.repeats})",
+        [
+            ("upload", "way"),
+            ("challenges", "challenges"),
+            ("add, ms", milliseconds("add_seconds")),
+            ("project, ms", milliseconds("project_seconds")),
+            ("ratio", lambda row: f"{row.project_seconds / row.add_seconds:.2f}"),
+            ("key server, ms", milliseconds("server_seconds")),
+            ("bytes more", "extra_bytes:,"),
+            ("kept", "kept_bytes:,"),
+            ("error", "error:.1%"),
+        ],
+        report.rows,
+    )
+    most = max(row.projections for row in report.rows)
+    yield (
+        f"The key server would learn up to {most:,} linear combinations of each client's update, and the aggregator "
+        "keep every upload until the challenge is drawn."
+    )
 
 
 def combine_ciphertexts(public: PublicKey, ciphertexts: Ciphertexts, signs: Signs) -> Ciphertexts:
@@ -150,6 +175,12 @@ def combine_values(values: Ints, signs: Signs, round_: Round) -> Ints:
     whole = np.zeros(round_.blocks * round_.block, dtype=np.int64)
     whole[: values.size] = values
     return wrap(signs @ whole.reshape(round_.blocks, round_.block), round_)
+
+
+def _blinding_values(blinding: Blinding | None, signs: Signs, round_: Round) -> Ints:
+    if blinding is None:
+        raise AssertionError("nothing is blinded")
+    return combine_values(blinding.values(round_), signs, round_)
 
 
 def norm_error(values: Ints, challenges: int, round_: Round, *, rng: np.random.Generator) -> float:

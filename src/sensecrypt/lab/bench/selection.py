@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from sensecrypt import checks
 from sensecrypt.algo.selection import security_floor, select
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.lab.bench.measure import in_own_process, median_seconds
+from sensecrypt.lab.bench.table import Shown, Table, described
 
 BUDGET, B, C, MAX_MI = 0.3, 2.0, 0.5, 2.0
 RESNET50 = 23_705_252
@@ -100,6 +101,31 @@ def _against_highs(size: int, *, repeats: int, seed: int) -> PeerRow:
         objective_with_mi=objectives[1],
         gap_with_mi=within.gap,
         decided_by_with_mi=within.decided_by,
+    )
+
+
+def shown(report: Report) -> Iterator[Shown]:
+    """Both tables."""
+    columns = ("solver", "constraints", "seconds", "HiGHS ÷ ours", "objective")
+    for row in report.against_highs:
+        gap = f"{row.objective_with_mi:.6f} (gap {row.gap_with_mi:.1g}, decided by {row.decided_by_with_mi})"
+        both = "budget, security"
+        lines = [
+            ("HiGHS, LP relaxation", both, f"{row.highs_seconds:.4f}", "", f"{row.highs_lower_bound:.6f}"),
+            ("ours", both, f"{row.ours_seconds:.4f}", f"{row.ratio:.0f}", f"{row.ours_objective:.6f}"),
+            ("ours", f"{both}, MI", f"{row.ours_with_mi_seconds:.4f}", f"{row.ratio_with_mi:.0f}", gap),
+        ]
+        title = f"Selection of {row.parameters:,} parameters (medians of {report.settings['repeats']})"
+        yield Table(title, columns, lines)
+    yield described(
+        "Growth, all three constraints (one call each, in its own process)",
+        [
+            ("parameters", "parameters:,"),
+            ("seconds", "seconds:.3f"),
+            ("µs per parameter", "microseconds_per_parameter:.3f"),
+            ("peak MB", "peak_mb:,.0f"),
+        ],
+        report.growth,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,6 +15,7 @@ from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.client.jacobian import jacobian_as_published, jacobian_map
 from sensecrypt.client.training import warm_up
 from sensecrypt.lab.bench.measure import in_own_process, median_seconds, peak_mb
+from sensecrypt.lab.bench.table import Shown, described
 from sensecrypt.models import build_model, get_vector, mean_gradient, parameter_count
 from sensecrypt.policies.maskcrypt import score
 
@@ -74,6 +75,25 @@ def run(models: Sequence[str], *, samples: int, repeats: int, seed: int, on_step
     torch.set_num_threads(1)
     warm_up()
     return Report(repeats, HANDFUL, [_measure(name, samples, repeats, seed, on_step) for name in models])
+
+
+def shown(report: Report) -> Iterator[Shown]:
+    """A table per model, and what was extrapolated."""
+    for measured in report.models:
+        yield described(
+            f"Sensitivity of {measured.parameters:,} parameters ({measured.model}) on {measured.samples:,} samples, "
+            f"gradients included, one core (medians of {report.repeats}, seconds)",
+            [("method", "method"), ("paper", "paper_seconds:,.0f"), ("here", _here)],
+            measured.rows,
+        )
+        yield (
+            f"Extrapolated: {report.timed_passes} of {measured.parameters * measured.samples:,} backward passes were "
+            f"timed. Our map of FedML-HE's measure needs {measured.map_mb:.0f} MB."
+        )
+
+
+def _here(row: Row) -> str:
+    return f"about {row.seconds:,.0f}, extrapolated" if row.extrapolated else f"{row.seconds:.4f}"
 
 
 def _measure(name: str, samples: int, repeats: int, seed: int, on_step: Callable[[str], None]) -> Measured:

@@ -20,6 +20,7 @@ from sensecrypt.files import make_folder
 from sensecrypt.lab.bench.stock import stock_cost_model
 from sensecrypt.methods import Method
 from sensecrypt.models import DEFAULT_MODEL
+from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.calibration import measure_cost_model
@@ -73,14 +74,14 @@ def compare(
         matched = match_union and method.policy == "maskcrypt" and "ratio" not in {**common, **method.settings}
         if matched and method.variant in unions:
             config = method.configure({**settings, "ratio": unions[method.variant]}, crypto)
-        own = problem if _same_problem(config, next(iter(configs.values()))) else None
+        own = problem if config.problem == next(iter(configs.values())).problem else None
 
-        def on_round(number: int, *_: float, name: str = method.name, rounds: int = config.rounds) -> None:
+        def on_round(number: int, *_: float, name: str = method.name, rounds: int = config.training.rounds) -> None:
             if on_step is not None:
                 on_step(name, number + 1, rounds)
 
         if on_step is not None:
-            on_step(method.name, 0, config.rounds)
+            on_step(method.name, 0, config.training.rounds)
         place = RunFolder(folder / method.slug)
         going_on = resume and place.exists()
         if going_on and to_settings(place.read_config()) != to_settings(config):
@@ -97,10 +98,10 @@ def compare(
     report = {
         "version": VERSION,
         "scenario": scenario,
-        "dataset": first.dataset,
-        "model": first.model or DEFAULT_MODEL[first.dataset],
-        "rounds": first.rounds,
-        "clients": first.clients,
+        "dataset": first.problem.dataset,
+        "model": first.problem.model or DEFAULT_MODEL[first.problem.dataset],
+        "rounds": first.training.rounds,
+        "clients": first.problem.clients,
         "stock_cost_model": None if stock is None else vars(stock),
         "rows": [rows[each.name] for each in methods],
     }
@@ -117,19 +118,15 @@ def has_begun(folder: Path) -> bool:
 
 def _our_cost_model(config: RunConfig, known: dict[tuple[str, str, str], CostModel]) -> CostModel | None:
     """What a ciphertext of this run costs us: measured once, the same for all runs that encrypt alike."""
-    if config.crypto == "real" or config.policy == "plaintext":
+    if config.encryption.crypto == "real" or not get_policy(config.selection.policy).encrypts:
         return None
-    kind = (config.profile, config.key_mode, config.randomness)
+    chosen = config.encryption
+    kind = (chosen.profile, chosen.key_mode, chosen.randomness)
     if kind not in known:
         known[kind] = measure_cost_model(
-            config.profile, shared_key=config.key_mode == "shared-key", ahead=config.randomness == "ahead"
+            chosen.profile, shared_key=chosen.key_mode == "shared-key", ahead=chosen.randomness == "ahead"
         )
     return known[kind]
-
-
-def _same_problem(config: RunConfig, other: RunConfig) -> bool:
-    keys = ("dataset", "model", "clients", "partition", "seed")
-    return all(getattr(config, key) == getattr(other, key) for key in keys)
 
 
 def _row(method: Method, result: Result, cost_model: CostModel | None) -> dict[str, Any]:
@@ -158,9 +155,9 @@ def _row(method: Method, result: Result, cost_model: CostModel | None) -> dict[s
         "union_share": result.union_share,
         "under_covered_share": _under_covered(result),
         "coverage": summary["coverage"],
-        "crypto": config.crypto,
+        "crypto": config.encryption.crypto,
         "ahead_seconds": _ahead(result),
-        "ratio": config.ratio,
+        "ratio": config.selection.ratio,
         "clusters": len(result.vectors),
         "model_sha256": summary["model_sha256"],
         "rounds": [_round_row(each, result) for each in rounds],
@@ -180,7 +177,7 @@ def _median_client(result: Result) -> float:
 def _under_covered(result: Result) -> float:
     """Mean share of what a cluster encrypted that fewer than `min_contributors` of its clients did."""
     size = result.vectors[0].size
-    blocks = -(-size // min(get_profile(result.config.profile).slots, size))
+    blocks = -(-size // min(get_profile(result.config.encryption.profile).slots, size))
     served = [record for record in result.log if "server" in record and record.get("union_share")]
     return float(
         mean([record["under_covered_blocks"] / (record["union_share"] * blocks) for record in served] or [0.0])

@@ -13,13 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sensecrypt.errors import InvalidInput
 from sensecrypt.files import write_whole
 from sensecrypt.lab.drawing import (
     GREY,
     LIGHT_GREY,
+    Axes,
+    Figure,
     colour_of,
     columns_for,
     legend,
@@ -30,10 +32,6 @@ from sensecrypt.lab.drawing import (
     style,
     to_png,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Row = Mapping[str, Any]
 Report = Mapping[str, Any]

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,15 +17,12 @@ import torch
 from sensecrypt.data import load_dataset
 from sensecrypt.lab.attacks.ilrg import FloatVector, IntVector
 from sensecrypt.lab.attacks.scores import score_labels
-from sensecrypt.lab.drawing import sheet
+from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.anchor_batches import recovered, their_run
 from sensecrypt.lab.experiments.anchor_networks import build_network
 from sensecrypt.lab.experiments.charts import ranges
-from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict, graded
 from sensecrypt.rng import derive_rng, derive_seed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -159,12 +155,12 @@ def judge(rows: Rows) -> list[Verdict]:
         outcome: Outcome
         if theirs:
             exact = all(abs(own - one) <= EXACT for own, one in zip(theirs, said, strict=True))
-            outcome = "reproduced" if exact else "not reproduced"
+            outcome = graded(exact)
             measured = f"their network and their 50 batches: {theirs[0]:.3f} and {theirs[1]:.3f}; {measured}"
         else:
             off = [abs(float(each.mean()) - one) for each, one in zip(values, said, strict=True)]
             near = [miss <= max(CLOSE, 1.5 * _spread(each)) for miss, each in zip(off, values, strict=True)]
-            outcome = "reproduced" if max(off) <= CLOSE else "reproduced in shape" if all(near) else "not reproduced"
+            outcome = graded(max(off) <= CLOSE, all(near))
         verdicts.append(
             Verdict(
                 f"{anchor.network}, {anchor.dataset}, {anchor.samples} samples: does iLRG find LeAcc {said[0]:.3f} and "
@@ -199,12 +195,4 @@ def _of(rows: Rows, anchor: Anchor, run: str, figure_of: str) -> np.ndarray[tupl
     return np.array(own, dtype=np.float64)
 
 
-ITEM = Item(
-    "anchors",
-    "The label attack against the figures of its authors",
-    "",
-    lambda spec: list(spec["datasets"]),
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("anchors", "The label attack against the figures of its authors", "", cells, draw, judge)

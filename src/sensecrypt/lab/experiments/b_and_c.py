@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,12 @@ from sensecrypt.client.training import as_tensor, train
 from sensecrypt.config import PRESETS
 from sensecrypt.data import iid, load_dataset
 from sensecrypt.errors import InfeasibleSelection
-from sensecrypt.lab.drawing import sheet
+from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.charts import heat_map
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, graded
+from sensecrypt.lab.experiments.picking import where
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector, mean_gradient
 from sensecrypt.rng import derive_rng, derive_seed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BEST, SECOND = (1.5, 0.3), (1.4, 0.4)  # the paper's
 READINGS: tuple[Normalise, ...] = get_args(Normalise)  # of what the objectives are normalised over
@@ -84,7 +82,7 @@ def draw(rows: Rows) -> Figure:
     place = 0
     ends = {key: [row[key] for row in rows if row[key] is not None] or [0.0] for key in ("ratio", "mi")}
     for reading in READINGS:
-        own = [row for row in rows if row["normalise"] == reading]
+        own = where(rows, normalise=reading)
         for key, label, scale in (("ratio", "encrypted, %", 100.0), ("mi", "mutual information, bits", 1.0)):
             matrix, steps, scales = _matrix(own, key)
             heat_map(
@@ -104,7 +102,7 @@ def draw(rows: Rows) -> Figure:
 
 def judge(rows: Rows) -> list[Verdict]:
     """The statements under the preset's reading; then what the other readings give."""
-    by_reading = {reading: [row for row in rows if row["normalise"] == reading] for reading in READINGS}
+    by_reading = {reading: where(rows, normalise=reading) for reading in READINGS}
     own = by_reading[CHOSEN]
     feasible = _feasible(own)
     correlation = _correlation(feasible)
@@ -123,28 +121,24 @@ def judge(rows: Rows) -> list[Verdict]:
                 for reading in READINGS
                 if reading != CHOSEN
             ),
-            "reproduced" if correlation < -0.8 else "reproduced in shape" if correlation < -0.5 else "not reproduced",
+            graded(correlation < -0.8, correlation < -0.5),
         ),
         Verdict(
             "some combinations have no feasible solution",
             f"{len(white)} of {len(own)} infeasible, all with floors of {_least(white):.3f} or more; the bound of "
             f"{own[0]['max_mi']:g} bits holds in all others",
-            "reproduced" if 0 < len(white) < len(own) else "not reproduced",
+            graded(0 < len(white) < len(own)),
         ),
         Verdict(
             "(B = 1.5, C = 0.3) is the best: the largest ratio and the least MI",
             f"of the cells with B up to {BEST[0]:g} it is {_place(first)}: {_words(first)}; of all, {_place(best)}: "
             f"{_words(best)} (the paper's grid is not given, and larger B raise every floor); in shape: same C",
-            "reproduced"
-            if _is_at(first, BEST) and _is_at(least, BEST)
-            else "reproduced in shape"
-            if first is not None and first["C"] == BEST[1]
-            else "not reproduced",
+            graded(_is_at(first, BEST) and _is_at(least, BEST), first is not None and first["C"] == BEST[1]),
         ),
         Verdict(
             "(B = 1.4, C = 0.4) is a suboptimal choice with a margin",
             f"{_words(cell.get(SECOND))}, against {_words(cell.get(BEST))} at (1.5, 0.3)",
-            "reproduced" if _below(cell.get(SECOND), cell.get(BEST)) else "not reproduced",
+            graded(_below(cell.get(SECOND), cell.get(BEST))),
         ),
     ]
 
@@ -204,12 +198,4 @@ def _matrix(rows: Rows, key: str) -> tuple[npt.NDArray[np.float64], list[float],
     return matrix, steps, scales
 
 
-ITEM = Item(
-    "b-and-c",
-    "Encryption ratio and mutual information over B and C",
-    "Appendix F",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("b-and-c", "Encryption ratio and mutual information over B and C", "Appendix F", cells, draw, judge)

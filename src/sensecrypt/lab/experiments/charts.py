@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from sensecrypt.lab.drawing import colour_of, number
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from sensecrypt.lab.drawing import Axes, colour_of, log_axis, number
 
 Range = tuple[float, float, float]
 
@@ -90,3 +86,30 @@ def heat_map(
             if not np.isnan(value):
                 dark = value < middle
                 axes.text(column, row, number(value), ha="center", va="center", fontsize=7, color="w" if dark else "k")
+
+
+def log_ranges(
+    axes: Axes, groups: Sequence[str], series: Mapping[str, Sequence[Range]], *, ylabel: str, room: float
+) -> None:
+    """`ranges` on a logarithmic axis that goes up to `room` times the largest value: the legend stands there."""
+    values = [value for each in series.values() for three in each for value in three]
+    log_axis(axes, "y", values)
+    axes.set_ylim(top=max(values) * room)
+    ranges(axes, groups, series, ylabel=ylabel)
+
+
+def client_map(
+    axes: Axes,
+    matrix: npt.ArrayLike,
+    title: str,
+    *,
+    label: str = "",
+    low: float | None = None,
+    high: float | None = None,
+) -> None:
+    """A figure of each pair of clients as a heat map, every fourth client named."""
+    heat_map(axes, matrix, label=label, low=low, high=high)
+    ticks = range(0, len(np.asarray(matrix)), 4)
+    for place in (axes.set_xticks, axes.set_yticks):
+        place(ticks, [str(tick + 1) for tick in ticks])
+    axes.set(title=title, xlabel="client", ylabel="client")

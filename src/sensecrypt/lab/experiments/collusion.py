@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,10 @@ from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.checks import FloatVector
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
-from sensecrypt.lab.drawing import sheet
+from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.charts import lines
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import distinct, mean, where
 from sensecrypt.models import get_vector
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.envelope import parse_any
@@ -33,9 +34,6 @@ from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.keys import release_rules
 from sensecrypt.transports.local.run import run_local
 from sensecrypt.types import BoolVector
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAPER, DEFAULT = "preset paper", "preset default"
 PART, COVERED = "default, budgets by CPUs, rest plain", "default, budgets by CPUs, rest plain, all encrypt every block"
@@ -125,17 +123,20 @@ def _coalitions(target: Member, others: Sequence[Member]) -> Iterator[tuple[int,
 def _clusters(run: RunFolder) -> Iterator[list[Member]]:
     """The members of each cluster, from what was kept of the first round."""
     config, checkpoint = run.read_config(), run.load_checkpoint()
-    labels = np.zeros(config.clients, dtype=np.int64) if checkpoint is None else checkpoint[1]["labels"]
+    labels = np.zeros(config.problem.clients, dtype=np.int64) if checkpoint is None else checkpoint[1]["labels"]
     problem = configured_problem(config)
     samples = np.array([len(each) for _, each in problem.clients])
     initial = get_vector(problem.build())
-    size, clip = initial.size, clip_bound(config.clip, initial) if config.uploads == "updates" else None
+    size, clip = (
+        initial.size,
+        clip_bound(config.training.clip, initial) if config.training.uploads == "updates" else None,
+    )
     for cluster in np.unique(labels):
         places = [int(place) for place in np.flatnonzero(labels == cluster)]
         members = {place: int(samples[place]) for place in places}
-        weights, factors = release_rules(config).shares(members, whole=config.weighting == "server")
+        weights, factors = release_rules(config).shares(members, whole=config.encryption.weighting == "server")
         header, _ = parse_any(run.message(0, f"upload-{places[0]}"), "upload")
-        profile, attempt = get_profile(config.profile), int(header["attempt"])
+        profile, attempt = get_profile(config.encryption.profile), int(header["attempt"])
         round_ = Round(header["run"], 0, int(cluster), "model", size, profile, weights, attempt, factors, clip)
         order = parse_any(run.message(0, f"members-{cluster}"), "members")[1].get("order", np.arange(size))
         aggregate = Aggregate.from_bytes(run.message(0, f"aggregate-{cluster}"), round_)
@@ -163,93 +164,76 @@ def draw(rows: Rows) -> Figure:
     """What is recovered against how many collude, mean and range over clients and coalitions."""
     figure, [axes] = sheet("What a coalition recovers of an honest client's encrypted values", panels=1, size=(9, 4.4))
     series, bands = {}, {}
-    for protocol in dict.fromkeys(row["protocol"] for row in rows):
-        own = [row for row in rows if row["protocol"] == protocol]
-        counts = sorted({row["colluders"] for row in own})
-        mean, most = (
-            [_over(own, count, *how) for count in counts] for how in (("recovered", np.mean), ("most", np.max))
-        )
-        least, high = min(row["encrypted"] for row in own), max(row["encrypted"] for row in own)
+    for protocol in distinct(rows, "protocol"):
+        own = where(rows, protocol=protocol)
+        counts = sorted(distinct(own, "colluders"))
+        average, most = ([end(own, count) for count in counts] for end in (_mean, _most))
+        least, high = (end(row["encrypted"] for row in own) for end in (min, max))
         part = f"{least:.0%}" if least == high else f"{least:.0%} to {high:.0%}"
         name = f"{protocol} ({part} encrypted)"
-        series[name], bands[name] = ([float(count) for count in counts], mean), (mean, most)
+        series[name], bands[name] = ([float(count) for count in counts], average), (average, most)
     lines(axes, series, xlabel="members who collude with the aggregator", ylabel="% recovered exactly", bands=bands)
     size = max(row["members"] for row in rows)
     axes.axvline(size - 2, color="grey", linestyle="--", linewidth=1)
     axes.text(size - 2.05, 60, "Theorem 1 promises none\nup to here", ha="right", fontsize=8, color="#555555")
     axes.set_xticks(range(size))
     axes.set_ylim(-3, 105)
-    axes.legend(
-        fontsize=8,
-        loc="upper left",
-        title="mean, shade up to the worst case; lines at 0 % lie on each other",
-        title_fontsize=8,
-    )
+    title = "mean, shade up to the worst case; lines at 0 % lie on each other"
+    axes.legend(fontsize=8, loc="upper left", title=title, title_fontsize=8)
     return figure
 
 
-def _over(rows: Sequence[Any], count: int, key: str, how: Any) -> float:
-    return 100 * float(how([row[key] for row in rows if row["colluders"] == count]))
+def _mean(rows: Rows, count: int) -> float:
+    """Percent that so many colluders recover."""
+    return 100 * mean(where(rows, colluders=count), "recovered")
+
+
+def _most(rows: Rows, count: int) -> float:
+    """The same in the worst case."""
+    return 100 * float(max(row["most"] for row in where(rows, colluders=count)))
 
 
 def judge(rows: Rows) -> list[Verdict]:
     """Either side of the theorem's bound, protocol by protocol."""
-    paper = [row for row in rows if row["protocol"] == PAPER]
     last = [row for row in rows if row["colluders"] == row["members"] - 1]
-    alone = [row["recovered"] for row in last if row["protocol"] == PAPER]
-    error = max(row["error"] for row in last)
-    verdicts = [
+    alone = min(row["recovered"] for row in where(last, protocol=PAPER))
+    one = [row for row in where(rows, colluders=1) if row["protocol"] != PAPER]
+    return [
         Verdict(
             "if there is only one honest client, the adversary recovers its full model update",
-            f"{min(alone):.0%} of its encrypted values at least, off by at most {error:.0e}",
-            "reproduced" if min(alone) == 1 else "not reproduced",
-        )
-    ]
-    for protocol in dict.fromkeys(row["protocol"] for row in rows):
-        within = [row for row in rows if row["protocol"] == protocol and row["colluders"] <= row["members"] - 2]
-        counts = sorted({row["colluders"] for row in within})
-        words = ", ".join(
-            f"{count}: {_over(within, count, 'recovered', np.mean):.1f} %, at worst "
-            f"{_over(within, count, 'most', np.max):.1f} %"
-            for count in counts
-        )
-        holds = max(row["most"] for row in within) == 0
-        least, most = (end(row["encrypted"] for row in within) for end in (min, max))
-        if protocol == PAPER:
-            says = "Theorem 1: with at most |G| - 2 colluding clients the honest ones' models are confidential"
-            why = "" if holds else ". The proof takes all honest clients to encrypt the same parameters; they do not"
-        else:
-            says = f"(ours) Theorem 1 under {protocol}: is nothing recovered by at most |G| - 2 colluding clients?"
-            why = (
-                ""
-                if holds
-                else ". Each block has three clients who encrypt it, not all: one colluder is borne, no more"
-            )
-        verdicts.append(
-            Verdict(
-                says,
-                f"clients encrypt {least:.0%} to {most:.0%}; colluders and what they recover of it: {words}{why}",
-                ("reproduced" if protocol == PAPER else "beyond") if holds else "not reproduced",
-            )
-        )
-    one = [row for row in rows if row["protocol"] != PAPER and row["colluders"] == 1]
-    verdicts.append(
+            f"{alone:.0%} of its encrypted values at least, off by at most {max(row['error'] for row in last):.0e}",
+            graded(alone == 1),
+        ),
+        *(_within(where(rows, protocol=protocol), protocol) for protocol in distinct(rows, "protocol")),
         Verdict(
             "(ours) preset default: is nothing recovered by one colluding client, however much is encrypted?",
-            f"at worst {100 * max(row['most'] for row in one):.1f} % of {len(one)} clients' encrypted values; preset "
-            f"paper {100 * max(row['most'] for row in paper if row['colluders'] == 1):.1f} %",
-            "beyond" if max(row["most"] for row in one) == 0 else "not reproduced",
-        )
+            f"at worst {_most(one, 1):.1f} % of {len(one)} clients' encrypted values; preset paper "
+            f"{_most(where(rows, protocol=PAPER), 1):.1f} %",
+            answer(_most(one, 1) == 0),
+        ),
+    ]
+
+
+def _within(rows: Rows, protocol: str) -> Verdict:
+    """What as many colluders as the theorem allows recover under one protocol."""
+    within = [row for row in rows if row["colluders"] <= row["members"] - 2]
+    words = ", ".join(
+        f"{count}: {_mean(within, count):.1f} %, at worst {_most(within, count):.1f} %"
+        for count in sorted(distinct(within, "colluders"))
     )
-    return verdicts
+    holds = max(row["most"] for row in within) == 0
+    least, most = (end(row["encrypted"] for row in within) for end in (min, max))
+    says = f"(ours) Theorem 1 under {protocol}: is nothing recovered by at most |G| - 2 colluding clients?"
+    why = "Each block has three clients who encrypt it, not all: one colluder is borne, no more"
+    if protocol == PAPER:
+        says = "Theorem 1: with at most |G| - 2 colluding clients the honest ones' models are confidential"
+        why = "The proof takes all honest clients to encrypt the same parameters; they do not"
+    return Verdict(
+        says,
+        f"clients encrypt {least:.0%} to {most:.0%}; colluders and what they recover of it: {words}"
+        + ("" if holds else f". {why}"),
+        graded(holds) if protocol == PAPER else answer(holds),
+    )
 
 
-ITEM = Item(
-    "collusion",
-    "What colluding clients recover",
-    "Appendix J",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("collusion", "What colluding clients recover", "Appendix J", cells, draw, judge)

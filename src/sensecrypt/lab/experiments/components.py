@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,16 +16,13 @@ from sensecrypt.config import make_config
 from sensecrypt.lab.bench.clustering import groups
 from sensecrypt.lab.bench.measure import median_seconds
 from sensecrypt.lab.bench.stock import stock_cost_model
-from sensecrypt.lab.drawing import log_axis, number, sheet
+from sensecrypt.lab.drawing import Figure, log_axis, number, sheet
 from sensecrypt.lab.experiments.charts import Range, ranges
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.calibration import measure_cost_model
 from sensecrypt.transports.local.result import Result
 from sensecrypt.transports.local.run import run_local
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAPER: dict[str, Range] = {  # least, mean, most
     "training": (7.1, 7.4, 7.7),
@@ -73,7 +70,9 @@ def _run(spec: Spec, preset: str, folder: Path) -> list[Row]:
     images, labels = whole.test
     few = replace(whole, clients=whole.clients[: spec["clients"]], test=(images[:500], labels[:500]))
     config = make_config(settings | {"clients": spec["clients"]})
-    cost_model = measure_cost_model(config.profile, shared_key=True, ahead=False) if preset == "paper" else None
+    cost_model = (
+        measure_cost_model(config.encryption.profile, shared_key=True, ahead=False) if preset == "paper" else None
+    )
     run = RunFolder(folder / preset)
     result = run_local(config, run, problem=few, resume=run.exists(), cost_model=cost_model)
     return step_rows(result, preset)
@@ -89,7 +88,7 @@ def step_rows(result: Result, preset: str) -> list[Row]:
     def add(step: str, client: int | None, seconds: float, share: float | None = None) -> None:
         rows.append({"side": side, "step": step, "client": client, "seconds": seconds, "share": share})
 
-    scale = FLEET / result.config.clients
+    scale = FLEET / result.config.problem.clients
     servers = [record for record in log if "server" in record]
     unions = {(record["round"], record.get("cluster")): record["union_share"] for record in servers}
     for record in log:
@@ -146,49 +145,41 @@ def judge(rows: Rows) -> list[Verdict]:
             f"at python-paillier's cost and {share:.0%} encrypted: "
             + ", ".join(f"{step} {times[step]}" for step in order)
             + "; selection needs no solver; in the paper's own table decryption comes second",
-            "reproduced"
-            if set(order[:2]) == {"encryption", "selection"}
-            else "reproduced in shape"
-            if order[0] == "encryption"
-            else "not reproduced",
+            graded(set(order[:2]) == {"encryption", "selection"}, order[0] == "encryption"),
         ),
         Verdict(
             "training and decryption also contribute significantly (7.4 s and 56.8 s of 165)",
             f"{heavy[0]:.1%} and {heavy[1]:.1%} of a client's time",
-            "reproduced" if min(heavy) > 0.04 else "reproduced in shape" if heavy[1] > 0.04 else "not reproduced",
+            graded(min(heavy) > 0.04, heavy[1] > 0.04),
         ),
         Verdict(
             "sensitivity is very fast (0.03-0.15 s)",
             f"{times['sensitivity']} over all samples, {number(ours['sensitivity'])} s over 512 of them (default); "
             f"training {times['training']}",
-            "reproduced"
-            if stock["sensitivity"] < 0.15
-            else "reproduced in shape"
-            if stock["sensitivity"] < stock["training"]
-            else "not reproduced",
+            graded(stock["sensitivity"] < 0.15, stock["sensitivity"] < stock["training"]),
         ),
         Verdict(
             "aggregation on the server (87.9 s) is comparable with encryption on a client",
             f"{times['aggregation']} against {times['encryption']}: {apart:.2f} times, for {FLEET} uploads",
-            "reproduced" if 0.5 < apart < 2 else "not reproduced",
+            graded(0.5 < apart < 2),
         ),
         Verdict(
             "clustering is negligible (0.002 s, once)",
             f"{number(ours['clustering'])} s for {FLEET} sketches, all merges of their clusters scored",
-            "reproduced" if ours["clustering"] < 0.01 * client else "not reproduced",
+            graded(ours["clustering"] < 0.01 * client),
         ),
         Verdict(
             "solving the selection problem takes 13.2 s",
             f"the exact optimum in {number(1e3 * stock['selection'])} ms a parameter at a time, "
             f"{number(1e3 * ours['selection'])} ms along the shared order",
-            "beyond" if max(stock["selection"], ours["selection"]) < 1 else "not reproduced",
+            answer(max(stock["selection"], ours["selection"]) < 1),
         ),
         Verdict(
             "encryption takes 87.3 s, decryption 56.8 s, aggregation 87.9 s",
             f"with {own:.0%} encrypted, ours on one core: {number(ours['encryption'])} s, "
             f"{number(ours['decryption'])} s, {number(ours['aggregation'])} s ({FLEET} uploads); against "
             f"python-paillier at {share:.0%}: {faster['encryption']:,.0f} and {faster['decryption']:,.0f} times faster",
-            "beyond" if min(faster.values()) > 2 else "not reproduced",
+            answer(min(faster.values()) > 2),
         ),
     ]
 
@@ -199,12 +190,4 @@ def _range(rows: Rows, side: str, step: str) -> Range:
     return (min(own), float(np.median(own)), max(own))
 
 
-ITEM = Item(
-    "components",
-    "Time of each step of a round",
-    "Appendix L",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("components", "Time of each step of a round", "Appendix L", cells, draw, judge)

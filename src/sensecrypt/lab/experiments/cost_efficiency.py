@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sensecrypt.lab.compare.comparison import compare
 from sensecrypt.lab.compare.scenarios import scenario_settings
-from sensecrypt.lab.drawing import log_axis, number, sheet
-from sensecrypt.lab.experiments.charts import Range, ranges
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
-from sensecrypt.methods import parse_methods
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from sensecrypt.lab.drawing import Figure, number
+from sensecrypt.lab.experiments.charts import log_ranges
+from sensecrypt.lab.experiments.comparing import compared
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, graded
+from sensecrypt.lab.experiments.picking import distinct, panel_each, where
 
 SCENARIO = "cost-efficiency"
 METHODS = {
@@ -41,27 +38,18 @@ def cells(spec: Spec) -> list[Cell]:
 
 def _measure(spec: Spec, dataset: str, folder: Path) -> list[Row]:
     explicit = {key: spec[key] for key in ("local_epochs", "seed")}
-    settings = scenario_settings(SCENARIO, dataset, explicit)
-    report = compare(
-        SCENARIO,
-        parse_methods(",".join(METHODS.values()), "default"),
-        settings,
-        folder,
-        crypto=spec["crypto"],
-        resume=True,
-    )
+    report = compared(SCENARIO, dataset, METHODS.values(), explicit, folder, crypto=spec["crypto"])
+    cpus = scenario_settings(SCENARIO, dataset, explicit)["cpus"]
     return [
         {
             "dataset": dataset,
             "method": method,
             "round": each["round"] + 1,
-            "cpus_min": min(settings["cpus"][each["round"]]),
-            "cpus_max": max(settings["cpus"][each["round"]]),
+            "cpus_min": min(cpus[each["round"]]),
+            "cpus_max": max(cpus[each["round"]]),
             **{key: each[f"client_seconds_{key}"] for key in ("min", "mean", "max")},
-            "encrypted_share": each["encrypted_share"],
-            "encrypted_share_min": each["encrypted_share_min"],
-            "union_share": row["union_share"],
-            "crypto": row["crypto"],
+            **{key: each[key] for key in ("encrypted_share", "encrypted_share_min")},
+            **{key: row[key] for key in ("union_share", "crypto")},
         }
         for method, row in zip(METHODS, report["rows"], strict=True)
         for each in row["rounds"]
@@ -69,35 +57,26 @@ def _measure(spec: Spec, dataset: str, folder: Path) -> list[Row]:
 
 
 def draw(rows: Rows) -> Figure:
-    """A bar at the clients' mean, a whisker from the fastest to the slowest; a panel a data set."""
-    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
-    title = "A client's time in a round: mean, fastest and slowest"
-    figure, panels = sheet(title, panels=len(datasets), size=(max(5.4 * len(datasets), 7.5), 4.4))
-    for axes, dataset in zip(panels, datasets, strict=True):
-        own = [row for row in rows if row["dataset"] == dataset]
+    """A bar at the clients' mean, a whisker from the fastest to the slowest; a panel per data set."""
+    figure, panels = panel_each(rows, "dataset", "A client's time in a round: mean, fastest and slowest")
+    for axes, own in panels:
         devices = {row["round"]: f"round {row['round']}\n{row['cpus_max']} to {row['cpus_min']} CPUs" for row in own}
-        series: dict[str, list[Range]] = {
-            name: [(row["min"], row["mean"], row["max"]) for row in _course(own, name)] for name in METHODS
-        }
-        values = [value for each in series.values() for three in each for value in three]
-        log_axis(axes, "y", values)
-        axes.set_ylim(top=max(values) * 6)  # room for the legend
-        ranges(axes, list(devices.values()), series, ylabel="seconds on the device (logarithmic)")
+        series = {name: [(row["min"], row["mean"], row["max"]) for row in _course(own, name)] for name in METHODS}
+        log_ranges(axes, list(devices.values()), series, ylabel="seconds on the device (logarithmic)", room=6)
         axes.legend(fontsize=8, ncols=2, loc="upper left")
         axes.tick_params(axis="x", labelsize=8)
-        axes.set_title(dataset)
     return figure
 
 
 def _course(rows: Rows, method: str) -> Rows:
-    return sorted((row for row in rows if row["method"] == method), key=lambda row: int(row["round"]))
+    return sorted(where(rows, method=method), key=lambda row: int(row["round"]))
 
 
 def judge(rows: Rows) -> list[Verdict]:
     """By how much the mean and the spread of the last round exceed the first's."""
     verdicts = []
-    for dataset in dict.fromkeys(row["dataset"] for row in rows):
-        courses = {name: _course([row for row in rows if row["dataset"] == dataset], name) for name in METHODS}
+    for dataset in distinct(rows, "dataset"):
+        courses = {name: _course(where(rows, dataset=dataset), name) for name in METHODS}
         mask = courses["MaskCrypt"]
         mean, spread = _growth(mask), _spread(mask[-1]) / _spread(mask[0])
         verdicts.append(
@@ -105,7 +84,7 @@ def judge(rows: Rows) -> list[Verdict]:
                 f"{dataset}: mean and fluctuation of MaskCrypt's times rise significantly",
                 f"mean {_means(mask)}: {mean:.2f} times; slowest minus fastest {number(_spread(mask[0]))} to "
                 f"{number(_spread(mask[-1]))} s: {number(spread)} times",
-                "reproduced" if min(mean, spread) > RISING else "not reproduced",
+                graded(min(mean, spread) > RISING),
             )
         )
         verdicts += [_still(dataset, courses, name) for name in list(METHODS)[1:]]
@@ -150,7 +129,6 @@ ITEM = Item(
     "cost-efficiency",
     "Training time under rising system heterogeneity",
     "Cost efficiency under varying heterogeneity degrees",
-    lambda spec: list(spec["datasets"]),
     cells,
     draw,
     judge,

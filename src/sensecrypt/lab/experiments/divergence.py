@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +14,11 @@ import numpy.typing as npt
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
 from sensecrypt.data.partition import mean_emd
-from sensecrypt.lab.compare.comparison import compare
 from sensecrypt.lab.compare.scenarios import scenario_settings
-from sensecrypt.lab.drawing import colour_of, sheet
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
-from sensecrypt.methods import parse_methods
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from sensecrypt.lab.drawing import Figure, colour_of, sheet
+from sensecrypt.lab.experiments.comparing import compared
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, graded
+from sensecrypt.lab.experiments.picking import distinct, mean, where
 
 SCENARIO = "divergence"
 METHODS = {"MaskCrypt": "maskcrypt_union@paper", "most sensitive": "high_sensitivity@paper"}
@@ -44,22 +41,13 @@ def cells(spec: Spec) -> list[Cell]:
 def _measure(spec: Spec, partition: str, seed: int, folder: Path) -> list[Row]:
     fixed = {key: spec[key] for key in ("rounds", "local_epochs", "ratio")}
     explicit = {**fixed, "seed": seed, "partition": partition}
-    settings = scenario_settings(SCENARIO, spec["dataset"], explicit)
-    methods = parse_methods(",".join(f"{METHODS[name]}+gradient={at}" for name, at in VARIANTS), "paper")
-    report = compare(SCENARIO, methods, settings, folder, crypto="calibrated", resume=True)
-    problem = configured_problem(make_config(settings))
+    methods = [f"{METHODS[name]}+gradient={at}" for name, at in VARIANTS]
+    report = compared(SCENARIO, spec["dataset"], methods, explicit, folder, preset="paper", crypto="calibrated")
+    problem = configured_problem(make_config(scenario_settings(SCENARIO, spec["dataset"], explicit)))
     distances = _distances([np.bincount(labels.numpy(), minlength=problem.classes) for _, labels in problem.clients])
     return [
-        {
-            "partition": partition,
-            "seed": seed,
-            "method": method,
-            "gradient": gradient,
-            "ratio": spec["ratio"],
-            "union": row["union_share"],
-            **distances,
-            "accuracy": row["accuracy_mean"],
-        }
+        {"partition": partition, "seed": seed, "method": method, "gradient": gradient, "ratio": spec["ratio"]}
+        | {"union": row["union_share"], **distances, "accuracy": row["accuracy_mean"]}
         for (method, gradient), row in zip(VARIANTS, report["rows"], strict=True)
     ]
 
@@ -73,14 +61,13 @@ def _distances(histograms: Sequence[npt.NDArray[np.int64]]) -> dict[str, float]:
 
 def _course(rows: Rows, method: str, gradient: str) -> list[Mapping[str, Any]]:
     """A method's rows averaged over the seeds, data that are closest first."""
-    own = [row for row in rows if (row["method"], row["gradient"]) == (method, gradient)]
-    partitions = dict.fromkeys(str(row["partition"]) for row in own)
-    means = [_mean_of_seeds([row for row in own if row["partition"] == name]) for name in partitions]
+    own = where(rows, method=method, gradient=gradient)
+    means = [_mean_of_seeds(where(own, partition=name)) for name in distinct(own, "partition")]
     return sorted(means, key=lambda row: float(row["emd"]))
 
 
 def _mean_of_seeds(rows: Rows) -> Mapping[str, Any]:
-    averaged = {key: float(np.mean([row[key] for row in rows])) for key in ("union", "emd", "histogram_distance")}
+    averaged = {key: mean(rows, key) for key in ("union", "emd", "histogram_distance")}
     return {"partition": rows[0]["partition"], **averaged, "unions": [float(row["union"]) for row in rows]}
 
 
@@ -89,28 +76,25 @@ def draw(rows: Rows) -> Figure:
     figure, [axes] = sheet("Union of the clients' masks, and how far apart their data are", panels=1, size=(8.5, 4.4))
     handles: list[Any] = []
     names = []
-    for number, (method, gradient) in enumerate(SHOWN):
-        course = _course(rows, method, gradient)
+    for number, variant in enumerate(SHOWN):
+        course = _course(rows, *variant)
         places = np.arange(len(course)) - 0.28 + 0.28 * number
         bars = axes.bar(places, [100 * row["union"] for row in course], 0.26, color=colour_of(number))
         axes.bar_label(bars, [f"{row['union']:.1%}" for row in course], padding=2, fontsize=8)
         handles.append(bars)
-        names.append(f"union of the masks, {method}")
+        names.append(f"union of the masks, {variant[0]}")
     own_ratio = 100 * float(rows[0]["ratio"])
-    handles.append(axes.axhline(own_ratio, color="grey", linestyle="--", linewidth=1))
-    names.append(f"each client's own mask: {own_ratio:g} %")
-    axes.set(ylabel="share of the parameters encrypted, %", ylim=(0, 118 * max(row["union"] for row in rows) + 8))
-    axes.grid(axis="y")
-    course = _course(rows, *SHOWN[0])
     right = axes.twinx()
     emds = [float(row["emd"]) for row in course]
     distance = right.bar(np.arange(len(course)) + 0.28, emds, 0.26, color=colour_of(4))
     right.bar_label(distance, [f"{each:.2f}" for each in emds], padding=2, fontsize=8)
+    handles += [axes.axhline(own_ratio, color="grey", linestyle="--", linewidth=1), distance]
+    names += [f"each client's own mask: {own_ratio:g} %", "distance of the data"]
+    axes.set(ylabel="share of the parameters encrypted, %", ylim=(0, 118 * max(row["union"] for row in rows) + 8))
+    axes.grid(axis="y")
     right.set(ylabel="mean earth mover's distance", ylim=(0, 5.2))
     right.spines["right"].set_visible(True)
     axes.set_xticks(range(len(course)), [_words(str(row["partition"])) for row in course])
-    handles.append(distance)
-    names.append("distance of the data")
     figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=9)
     return figure
 
@@ -135,32 +119,25 @@ def judge(rows: Rows) -> list[Verdict]:
     ratio = float(rows[0]["ratio"])
     means = {variant: [float(np.mean(each)) for each in courses[variant]] for variant in SHOWN}
     largest = max(max(means[variant]) for variant in SHOWN)
+    says = {
+        (method, at): f"as the mean EMD increases, the HE ratio also significantly rises ({method})"
+        if (method, at) in SHOWN
+        else f"the same with sensitivities after training (gradient = {at}, {method})"
+        for method, at in VARIANTS
+    }
     return [
         Verdict(
             "mean earth mover's distances of the data: 0, 2.78, 3.56 and 3.67",
             f"{words}: classes i and j lie |i - j| apart, mean over all pairs of clients; in brackets the sum of "
             f"|p - q|, which does not depend on how classes are numbered",
-            "reproduced" if near and all(near) else "not reproduced",
+            graded(bool(near) and all(near)),
         ),
-        *(
-            _rising(
-                f"as the mean EMD increases, the HE ratio also significantly rises ({method})",
-                courses[method, at],
-                ratio,
-            )
-            for method, at in SHOWN
-        ),
-        *(
-            _rising(
-                f"the same with sensitivities after training (gradient = {at}, {method})", courses[method, at], ratio
-            )
-            for method, at in VARIANTS[2:]
-        ),
+        *(_rising(says[variant], courses[variant], ratio) for variant in VARIANTS),
         Verdict(
             "the mask for all may be much larger than any client's own",
             f"up to {largest / ratio:.1f} times, and {means[SHOWN[0]][0] / ratio:.1f} times where data are alike; "
             "much larger: twice",
-            "reproduced" if largest > 2 * ratio else "not reproduced",
+            graded(largest > 2 * ratio),
         ),
     ]
 
@@ -178,20 +155,8 @@ def _rising(says: str, course: list[list[float]], ratio: float) -> Verdict:
         says,
         f"union of masks of {ratio:.0%} each, mean of {len(course[0])} seed(s): {words}: {grows:.2f} times; "
         f"reproduced: rises from each to the next, in all {SIGNIFICANT:g} times; in shape: the last is larger by that",
-        "reproduced"
-        if rises and grows >= SIGNIFICANT
-        else "reproduced in shape"
-        if grows >= SIGNIFICANT
-        else "not reproduced",
+        graded(rises and grows >= SIGNIFICANT, grows >= SIGNIFICANT),
     )
 
 
-ITEM = Item(
-    "divergence",
-    "Union of the masks against how far apart data are",
-    "Appendix D",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("divergence", "Union of the masks against how far apart data are", "Appendix D", cells, draw, judge)

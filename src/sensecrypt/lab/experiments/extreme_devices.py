@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import get_args
 
 import numpy as np
 import torch
@@ -26,16 +26,13 @@ from sensecrypt.lab.attacks.cohort import client_of_round, samples_at
 from sensecrypt.lab.attacks.ladder import ADVERSARIES
 from sensecrypt.lab.attacks.scores import score_labels
 from sensecrypt.lab.attacks.synthetic import SyntheticClient
-from sensecrypt.lab.drawing import sheet
+from sensecrypt.lab.drawing import Axes, Figure, sheet
 from sensecrypt.lab.experiments.charts import lines
-from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import distinct, mean, of_each, where
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.rng import derive_rng, derive_seed
 from sensecrypt.types import BoolVector
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 READINGS: tuple[Normalise, ...] = get_args(Normalise)
 PAPERS = "zero-fill"  # the attacker of the paper
@@ -152,26 +149,21 @@ def _default_rows(spec: Spec, _folder: Path) -> list[Row]:
 def draw(rows: Rows) -> Figure:
     """What every client encrypts by each reading; then every attacker along the clients."""
     networks = list(dict.fromkeys((row["network"], row["preset"]) for row in rows))
-    figure, panels = sheet(
-        "Attacks under extreme system heterogeneity",
-        panels=3 * len(networks),
-        columns=3,
-        size=(17, 3.6 * len(networks)),
-    )
+    size = (17, 3.6 * len(networks))
+    figure, panels = sheet("Attacks under extreme system heterogeneity", panels=3 * len(networks), columns=3, size=size)
     for place, (network, preset) in enumerate(networks):
         shares, *others = panels[3 * place : 3 * place + 3]
-        own = [row for row in rows if (row["network"], row["preset"], row["kind"]) == (network, preset, "attack")]
+        own = where(rows, network=network, preset=preset, kind="attack")
         devices = sorted({row["cpus"] for row in own}, key=lambda cpus: -cpus)
-        named = [_called(own, cpus) for cpus in devices]
         _draw_shares(shares, rows, network, preset, devices)
         for axes, key, label in zip(others, ("leacc", "lnacc"), ("LeAcc", "LnAcc"), strict=True):
             series = {}
-            for adversary in dict.fromkeys(row["adversary"] for row in own):
-                at = [cpus for cpus in devices if _rows(own, network, preset, adversary, cpus)]
-                means = [_mean(_rows(own, network, preset, adversary, cpus), key) for cpus in at]
-                series[adversary] = ([float(devices.index(cpus)) for cpus in at], means)
+            for adversary in distinct(own, "adversary"):
+                seen = {cpus: found for cpus in devices if (found := where(own, adversary=adversary, cpus=cpus))}
+                at = [float(devices.index(cpus)) for cpus in seen]
+                series[adversary] = (at, [mean(found, key, "seeds") for found in seen.values()])
             lines(axes, series, xlabel="", ylabel=label)
-            axes.set_xticks(range(len(devices)), named, fontsize=8)
+            axes.set_xticks(range(len(devices)), [_called(own, cpus) for cpus in devices], fontsize=8)
             axes.set(title=f"{network}, preset {preset}", ylim=(0, 1.05))
             axes.legend(fontsize=7, loc="lower left" if key == "leacc" else "best")
     return figure
@@ -199,171 +191,140 @@ def _draw_shares(axes: Axes, rows: Rows, network: str, preset: str, devices: Seq
 
 def judge(rows: Rows) -> list[Verdict]:
     """The paper's statements for its attacker, then the same for stronger ones."""
-    verdicts = []
-    for network in dict.fromkeys(row["network"] for row in rows):
-        devices = _devices(rows, network)
-        exists = [_mean(_rows(rows, network, "paper", PAPERS, cpus), "leacc") for cpus in devices]
-        counted = [_mean(_rows(rows, network, "paper", PAPERS, cpus), "lnacc") for cpus in devices]
-        open_, guess = (_pair(_rows(rows, network, "paper", who, 0.0)) for who in (PAPERS, "prior"))
+    verdicts: list[Verdict] = []
+    for network in distinct(rows, "network"):
+        exists, counted = (_course(rows, network, PAPERS, key) for key in ("leacc", "lnacc"))
+        open_, guess = (_pair(rows, network, "paper", who) for who in (PAPERS, "prior"))
         beside = f"no encryption {open_[0]:.2f}/{open_[1]:.2f}, guessing {guess[0]:.2f}/{guess[1]:.2f}"
-        verdicts += list(_ratios(rows, network))
-        verdicts.append(_static(rows, network, exists, beside))
-        verdicts.append(
+        verdicts += [
+            *_ratios(rows, network),
+            _static(rows, network, exists, beside),
             Verdict(
                 f"{network}: LnAcc is significantly lower than client 9's (no encryption), however low the ratio",
-                f"{_along(counted)} from the fastest to the slowest client (significantly: by at least {LOWER:.2f}); "
-                f"{beside}",
-                "reproduced" if max(counted) <= open_[1] - LOWER else "not reproduced",
-            )
-        )
-        verdicts.append(_stronger(rows, network, devices, open_[1], guess))
+                f"{of_each(counted)} from the fastest to the slowest client (significantly: by at least "
+                f"{LOWER:.2f}); {beside}",
+                graded(max(counted) <= open_[1] - LOWER),
+            ),
+            _stronger(rows, network, open_[1], guess[1]),
+        ]
     return [*verdicts, *_default(rows)]
 
 
 def _static(rows: Rows, network: str, exists: Sequence[float], beside: str) -> Verdict:
-    labels = _LABELS[network] * len({row["run"] for row in _rows(rows, network, "paper", PAPERS, 0.0)})
-    spread = max(exists) - min(exists)
-    outcome: Outcome = "not reproduced"
-    if labels < ENOUGH_LABELS:
-        outcome = "too little to tell"
-    elif spread <= NEARLY_STATIC:
-        outcome = "reproduced" if spread <= STATIC else "reproduced in shape"
+    runs = distinct(where(rows, kind="attack", network=network, preset="paper", adversary=PAPERS, cpus=0.0), "run")
+    labels, spread = _LABELS[network] * len(runs), max(exists) - min(exists)
     return Verdict(
         f"{network}: LeAcc remains almost static, however low the ratio",
-        f"{_along(exists)} from the fastest to the slowest client, {labels} labels each, a spread of {spread:.2f} "
+        f"{of_each(exists)} from the fastest to the slowest client, {labels} labels each, a spread of {spread:.2f} "
         f"(static: at most {STATIC:.2f}; in shape: at most {NEARLY_STATIC:.2f}; too little to tell: fewer than "
         f"{ENOUGH_LABELS} labels); {beside}",
-        outcome,
+        graded(spread <= STATIC, spread <= NEARLY_STATIC, unsure=labels < ENOUGH_LABELS),
     )
 
 
 def _ratios(rows: Rows, network: str) -> Iterator[Verdict]:
     """Whether the share falls from client to client, by the spec's reading; then what the reading changes."""
-    used = next(row["reading"] for row in rows if row["network"] == network and row["kind"] == "attack")
+    used = where(rows, network=network, kind="attack")[0]["reading"]
     shares, lowest = _shares(rows, network, used), LOWEST[network]
-    budgets = [_mean_of(_chosen(rows, network, used, cpus), "budget") for cpus in _devices(rows, network)]
+    budget = _shares(rows, network, used, "budget")[-1]
     falls = all(later < (1 - LEVEL) * earlier for earlier, later in pairwise(shares))
     rises = any(later > (1 + LEVEL) * earlier for earlier, later in pairwise(shares))
-    outcome: Outcome = "not reproduced"
-    if falls and abs(shares[-1] - lowest) <= NEAR * lowest:
-        outcome = "reproduced"
-    elif not rises and shares[-1] < shares[0] / 2:
-        outcome = "reproduced in shape"
-    beyond = f"; a budget of 1/{round(1 / budgets[-1])} allows no {lowest:.1%}" if lowest > budgets[-1] * 1.01 else ""
+    beyond = f"; a budget of 1/{round(1 / budget)} allows no {lowest:.1%}" if lowest > budget * 1.01 else ""
     yield Verdict(
         f"{network}: the HE ratio falls with the CPUs among clients 1-8, down to {lowest:.1%}",
         f"{_percents(shares)} (objectives normalised over {_READS[used]}); {_infeasible(rows, network, used)}{beyond}. "
         f"Reproduced: falls at every step by more than {LEVEL:.0%} of itself and ends within {NEAR:.0%} of "
         f"{lowest:.1%}; in shape: never rises by more than {LEVEL:.0%} of itself and ends below half of its start",
-        outcome,
+        graded(falls and abs(shares[-1] - lowest) <= NEAR * lowest, not rises and shares[-1] < shares[0] / 2),
     )
-    words = "; ".join(f"{_READS[reading]}: {_percents(_shares(rows, network, reading))}" for reading in READINGS)
-    apart = [
-        max(values) - min(values)
-        for values in zip(*(_shares(rows, network, reading) for reading in READINGS), strict=True)
-    ]
-    where = _devices(rows, network)[int(np.argmax(apart))]
+    found = {reading: _shares(rows, network, reading) for reading in READINGS}
+    apart = [max(values) - min(values) for values in zip(*found.values(), strict=True)]
+    furthest = _devices(rows, network)[int(np.argmax(apart))]
     yield Verdict(
         f"(ours) {network}: does it matter over which masks the objectives are normalised?",
-        f"{words}; at most {max(apart):.1%} of the model apart, with {where:g} CPUs",
+        "; ".join(f"{_READS[reading]}: {_percents(values)}" for reading, values in found.items())
+        + f"; at most {max(apart):.1%} of the model apart, with {furthest:g} CPUs",
         "beyond",
     )
 
 
-def _stronger(rows: Rows, network: str, devices: Sequence[float], plain: float, guess: tuple[float, float]) -> Verdict:
-    own = [row for row in _attacks(rows) if row["network"] == network and row["preset"] == "paper" and row["cpus"]]
-    names = [name for name in dict.fromkeys(row["adversary"] for row in own) if name not in ("prior", PAPERS)]
-    found = {name: [_mean(_rows(rows, network, "paper", name, cpus), "lnacc") for cpus in devices] for name in names}
-    words = "; ".join(f"{name} {_along(values)}" for name, values in found.items())
-    broken = max(max(values) for values in found.values()) > plain - LOWER
+def _stronger(rows: Rows, network: str, plain: float, guess: float) -> Verdict:
+    own = where(rows, kind="attack", network=network, preset="paper")
+    names = [
+        name for name in distinct([row for row in own if row["cpus"]], "adversary") if name not in ("prior", PAPERS)
+    ]
+    found = {name: _course(rows, network, name, "lnacc") for name in names}
+    words = "; ".join(f"{name} {of_each(values)}" for name, values in found.items())
     return Verdict(
         f"(ours) {network}: does the same hold against stronger attackers?",
-        f"LnAcc from the fastest to the slowest client: {words}; guessing {guess[1]:.2f}",
-        "not reproduced" if broken else "beyond",
+        f"LnAcc from the fastest to the slowest client: {words}; guessing {guess:.2f}",
+        answer(max(max(values) for values in found.values()) <= plain - LOWER),
     )
 
 
 def _default(rows: Rows) -> Iterator[Verdict]:
-    own = [row for row in _attacks(rows) if row["preset"] == "default" and row["cpus"]]
-    if not own:
-        return
-    guess = _pair(_rows(rows, SMALL, "default", "prior", 0.0))[1]
+    own = [row for row in where(rows, kind="attack", preset="default") if row["cpus"] and row["adversary"] != "prior"]
     for who, inside in (("the aggregator alone", False), ("the aggregator with a member of the cluster", True)):
-        seen = [row for row in own if (row["adversary"] == "collusion") == inside and row["adversary"] != "prior"]
+        seen = [row for row in own if (row["adversary"] == "collusion") == inside]
         if not seen:
             continue
+        guess = _pair(rows, SMALL, "default", "prior")[1]
         found = [
-            max((row for row in seen if row["cpus"] == cpus), key=lambda row: row["lnacc"])
-            for cpus in sorted({row["cpus"] for row in seen}, reverse=True)
+            max(where(seen, cpus=cpus), key=lambda row: float(row["lnacc"]))
+            for cpus in sorted(distinct(seen, "cpus"), reverse=True)
         ]
         words = ", ".join(f"{row['lnacc']:.2f} at {row['share']:.1%} ({row['adversary']})" for row in found)
         yield Verdict(
             f"(ours) preset default, with a secret order: is {who} kept at guessing, however low the ratio?",
             f"LnAcc of the best attacker {words}; guessing {guess:.2f}",
-            "beyond" if max(row["lnacc"] for row in found) <= guess + 0.05 else "not reproduced",
+            answer(max(row["lnacc"] for row in found) <= guess + 0.05),
         )
 
 
-def _attacks(rows: Rows) -> list[Any]:
-    return [row for row in rows if row["kind"] == "attack"]
+def _course(rows: Rows, network: str, adversary: str, key: str) -> list[float]:
+    """A figure of preset paper, from the fastest to the slowest client."""
+    own = where(rows, kind="attack", network=network, preset="paper", adversary=adversary)
+    return [mean(where(own, cpus=cpus), key, "seeds") for cpus in _devices(rows, network)]
 
 
-def _rows(rows: Rows, network: str, preset: str, adversary: str, cpus: float) -> list[Any]:
-    wanted = (network, preset, adversary, cpus)
-    own = _attacks(rows)
-    return [row for row in own if (row["network"], row["preset"], row["adversary"], row["cpus"]) == wanted]
-
-
-def _chosen(rows: Rows, network: str, reading: str, cpus: float) -> list[Any]:
+def _chosen(rows: Rows, network: str, reading: str, cpus: float) -> Rows:
     """What `select` answered to clients with so many CPUs, run by run."""
-    own = [row for row in rows if row["kind"] == "share" and row["network"] == network]
-    return [row for row in own if (row["reading"], row["cpus"]) == (reading, cpus)]
+    return where(rows, kind="share", network=network, reading=reading, cpus=cpus)
 
 
 def _devices(rows: Rows, network: str) -> list[float]:
     """CPUs of clients 1 to 8, most first."""
-    own = [row for row in _attacks(rows) if (row["network"], row["preset"]) == (network, "paper")]
+    own = where(rows, kind="attack", network=network, preset="paper")
     return sorted({row["cpus"] for row in own if row["cpus"]}, reverse=True)
 
 
-def _shares(rows: Rows, network: str, reading: str) -> list[float]:
+def _shares(rows: Rows, network: str, reading: str, key: str = "share") -> list[float]:
     """The mean over runs, client by client."""
-    return [_mean_of(_chosen(rows, network, reading, cpus), "share") for cpus in _devices(rows, network)]
+    return [mean(_chosen(rows, network, reading, cpus), key) for cpus in _devices(rows, network)]
 
 
 def _infeasible(rows: Rows, network: str, reading: str) -> str:
-    devices = _devices(rows, network)
-    every = [row for cpus in devices for row in _chosen(rows, network, reading, cpus)]
-    without = [cpus for cpus in devices if not all(row["feasible"] for row in _chosen(rows, network, reading, cpus))]
-    many = sum(not row["feasible"] for row in every)
-    if not many:
-        return f"some mask meets all constraints for each of {len(every)} clients"
+    every = {cpus: _chosen(rows, network, reading, cpus) for cpus in _devices(rows, network)}
+    without = {cpus: len(bad) for cpus, own in every.items() if (bad := where(own, feasible=False))}
+    clients = sum(map(len, every.values()))
+    if not without:
+        return f"some mask meets all constraints for each of {clients} clients"
     which = ", ".join(f"{cpus:g}" for cpus in without)
     return (
-        f"no mask meets all constraints for {many} of {len(every)} clients (with {which} CPUs), which then encrypt "
-        "their whole budget"
+        f"no mask meets all constraints for {sum(without.values())} of {clients} clients (with {which} CPUs), which "
+        "then encrypt their whole budget"
     )
 
 
-def _mean(rows: Sequence[Any], key: str) -> float:
-    return float(np.average([row[key] for row in rows], weights=[row["seeds"] for row in rows]))
-
-
-def _mean_of(rows: Sequence[Any], key: str) -> float:
-    return float(np.mean([row[key] for row in rows]))
-
-
-def _pair(rows: Sequence[Any]) -> tuple[float, float]:
-    return _mean(rows, "leacc"), _mean(rows, "lnacc")
+def _pair(rows: Rows, network: str, preset: str, adversary: str) -> tuple[float, float]:
+    """LeAcc and LnAcc at the client that encrypts nothing."""
+    own = where(rows, kind="attack", network=network, preset=preset, adversary=adversary, cpus=0.0)
+    return mean(own, "leacc", "seeds"), mean(own, "lnacc", "seeds")
 
 
 def _called(rows: Rows, cpus: float) -> str:
-    share = 100 * _mean_of([row for row in rows if row["cpus"] == cpus], "share")
+    share = 100 * mean(where(rows, cpus=cpus), "share")
     return f"{cpus:g} CPU{'s' * (cpus > 1)}\n{share:.3g} %" if cpus else "no\nHE"
-
-
-def _along(values: Sequence[float]) -> str:
-    return " ".join(f"{value:.2f}" for value in values)
 
 
 def _percents(values: Sequence[float]) -> str:
@@ -374,8 +335,8 @@ ITEM = Item(
     "extreme-devices",
     "Attack results under extreme system heterogeneity",
     "Figure 6",
-    lambda spec: ["mnist", "cifar-100"] if spec["large_runs"] else ["mnist"],
     cells,
     draw,
     judge,
+    datasets=lambda spec: ["mnist", "cifar-100"] if spec["large_runs"] else ["mnist"],
 )

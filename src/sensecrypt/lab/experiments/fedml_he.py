@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sensecrypt.lab.bench.sensitivity import PAPER_SECONDS, run
-from sensecrypt.lab.drawing import log_axis, number, sheet
+from sensecrypt.lab.drawing import Figure, log_axis, number, sheet
 from sensecrypt.lab.experiments.charts import bars
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import distinct
 
 PUBLISHED, MAP = "FedML-HE, as published", "FedML-HE, forward over backward pass"
 SENSECRYPT, MASKCRYPT = "SenseCrypt, |w·g|", "MaskCrypt, (w_exp - w)·g"
@@ -53,7 +50,7 @@ def _measure(spec: Spec, model: str, _folder: Path) -> list[Row]:
 
 def draw(rows: Rows) -> Figure:
     """Seconds of each method, the paper's beside."""
-    names = list(dict.fromkeys(row["model"] for row in rows))
+    names = distinct(rows, "model")
     title = f"Sensitivity of all parameters over {rows[0]['samples']} samples, one core"
     figure, panels = sheet(title, panels=len(names), size=(6.2 * len(names), 4.6), columns=len(names))
     for axes, name in zip(panels, names, strict=True):
@@ -81,11 +78,7 @@ def judge(rows: Rows) -> list[Verdict]:
                 f"{name}: FedML-HE takes {PAPER_SECONDS[name]:,.0f} s, more than 4 hours, on 5 threads",
                 f"about {published:,.0f} s on one core, from {row['timed_passes']} of "
                 f"{row['parameters'] * row['samples']:,} backward passes; {published / quick:,.0f} times SenseCrypt's",
-                "reproduced"
-                if published > HOURS
-                else "reproduced in shape"
-                if published > 1_000 * quick
-                else "not reproduced",
+                graded(published > HOURS, published > 1_000 * quick),
             )
         )
     fast = {(name, method): seconds[name, method] for name in models for method in (SENSECRYPT, MASKCRYPT)}
@@ -95,11 +88,10 @@ def judge(rows: Rows) -> list[Verdict]:
             "SenseCrypt and MaskCrypt take less than 0.1 s (for 50,000 parameters)",
             ", ".join(f"{name}: {method.split(',')[0]} {number(each)} s" for (name, method), each in fast.items())
             + ", the gradient included",
-            "reproduced"
-            if max(fast[small, SENSECRYPT], fast[small, MASKCRYPT]) < 0.1
-            else "reproduced in shape"
-            if max(fast.values()) < 0.001 * min(seconds[name, PUBLISHED] for name in models)
-            else "not reproduced",
+            graded(
+                max(fast[small, SENSECRYPT], fast[small, MASKCRYPT]) < 0.1,
+                max(fast.values()) < 0.001 * min(seconds[name, PUBLISHED] for name in models),
+            ),
         )
     )
     verdicts.append(
@@ -111,15 +103,15 @@ def judge(rows: Rows) -> list[Verdict]:
                 for name, row in models.items()
             )
             + "; its cost is no reason to rule it out",
-            "beyond"
-            if all(
-                seconds[name, MAP] < OPTIMISED_SECONDS / 10 and row["map_mb"] < OPTIMISED_MB / 10
-                for name, row in models.items()
-            )
-            else "not reproduced",
+            answer(
+                all(
+                    seconds[name, MAP] < OPTIMISED_SECONDS / 10 and row["map_mb"] < OPTIMISED_MB / 10
+                    for name, row in models.items()
+                )
+            ),
         )
     )
     return verdicts
 
 
-ITEM = Item("fedml-he", "Cost of FedML-HE's sensitivity", "Appendix O", lambda _spec: [], cells, draw, judge)
+ITEM = Item("fedml-he", "Cost of FedML-HE's sensitivity", "Appendix O", cells, draw, judge)

@@ -200,7 +200,7 @@ def _configured(scenario: str, dataset: str) -> RunConfig:
 def _value(name: str, config: RunConfig, row: PaperRow) -> Any:
     kind, _, rest = name.partition(".")
     if kind == "profile" and rest:
-        profile = dataclasses.asdict(get_profile(config.profile))
+        profile = dataclasses.asdict(get_profile(config.encryption.profile))
         if rest in profile:
             return profile[rest]
     elif kind == "parameters" and rest:

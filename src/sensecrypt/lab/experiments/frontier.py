@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sensecrypt.data import load_dataset
 from sensecrypt.lab.assess.labels import COLLUSION, NAMES, LabelSetting, label_rows
 from sensecrypt.lab.assess.protection import Protection
-from sensecrypt.lab.compare.comparison import compare
-from sensecrypt.lab.compare.scenarios import scenario_settings
-from sensecrypt.lab.drawing import colour_of, log_axis, number, sheet
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
-from sensecrypt.methods import parse_methods
+from sensecrypt.lab.drawing import Axes, Figure, colour_of, legend_below, log_axis, number, sheet
+from sensecrypt.lab.experiments.comparing import compared
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
 from sensecrypt.models import DEFAULT_MODEL
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 PAPER, OURS, PLAIN = "preset paper, python-paillier", "our default", "our default, rest plain"
 ALONE = tuple(name for name in NAMES if name not in ("prior", COLLUSION))
@@ -31,31 +25,28 @@ def cells(spec: Spec) -> list[Cell]:
     """A family each, with its own plaintext run."""
     each = 4.0 * spec["rounds"] + 0.4 * spec["seeds"]
     return [
-        Cell(name, 20.0 + len(_contestants(spec, family)) * each, partial(_measure, spec, family))
+        Cell(name, 20.0 + len(_points_to_run(spec, family)) * each, partial(_measure, spec, family))
         for name, family in (("paper", PAPER), ("ours", OURS), ("plain", PLAIN))
     ]
 
 
-def _contestants(spec: Spec, family: str) -> dict[str, str]:
+def _points_to_run(spec: Spec, family: str) -> dict[str, str]:
     """What to run, by how the picture calls it."""
     if family == PAPER:
         fixed = {f"{share:.0%} each": f"high_sensitivity@paper+ratio={share}" for share in spec["shares"]}
         return {**fixed, "budgets": "sensecrypt@paper", "everything": "full"}
     rest = "+rest=plain" if family == PLAIN else ""
     graces = {f"{grace:g} s": f"sensecrypt+slack=0+grace={grace}{rest}" for grace in spec["graces"]}
-    return (
-        graces
-        if family == PLAIN
-        else {"blinding only": "plaintext+rest=blinded", **graces, "everything": "full@default"}
-    )
+    if family == PLAIN:
+        return graces
+    return {"blinding only": "plaintext+rest=blinded", **graces, "everything": "full@default"}
 
 
 def _measure(spec: Spec, family: str, folder: Path) -> list[Row]:
     explicit = {key: spec[key] for key in ("rounds", "local_epochs", "seed")}
-    settings = scenario_settings(spec["scenario"], spec["dataset"], explicit)
-    points = _contestants(spec, family)
-    methods = parse_methods(",".join(["plaintext", *points.values()]), "default")
-    report = compare("frontier", methods, settings, folder, crypto="calibrated", resume=True)
+    points = _points_to_run(spec, family)
+    methods = ["plaintext", *points.values()]
+    report = compared(spec["scenario"], spec["dataset"], methods, explicit, folder, crypto="calibrated")
     plain = report["rows"][0]["rounds"][-1]["seconds"]
     rows: list[Row] = []
     known: dict[Protection, list[dict[str, Any]]] = {}
@@ -67,15 +58,9 @@ def _measure(spec: Spec, family: str, folder: Path) -> list[Row]:
         if protection not in known:
             known[protection] = _attack(spec, protection)
         seconds = row["rounds"][-1]["seconds"]
-        where: Row = {
-            "family": family,
-            "point": point,
-            "seconds": seconds,
-            "times_plaintext": seconds / plain,
-            "weakest_share": share,
-            "encrypted_share": row["encrypted_share"],
-        }
-        rows += [{**where, **{key: found[key] for key in _FIGURES}} for found in known[protection]]
+        cost: Row = {"family": family, "point": point, "seconds": seconds, "times_plaintext": seconds / plain}
+        cost |= {"weakest_share": share, "encrypted_share": row["encrypted_share"]}
+        rows += [{**cost, **{key: found[key] for key in _FIGURES}} for found in known[protection]]
     return rows
 
 
@@ -158,8 +143,7 @@ def draw(rows: Rows) -> Figure:
         axes.set(title=heading, xlabel="seconds of a round, times plaintext", ylim=(-0.06, 1.12))
         axes.grid(visible=True)
     panels[0].set_ylabel("LnAcc at the weakest client (mean)")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    legend_below(figure, panels[0], columns=5)
     return figure
 
 
@@ -197,34 +181,34 @@ def judge(rows: Rows) -> list[Verdict]:
         Verdict(
             "preset paper: does the paper's attacker find less than half as much as in the open at every share?",
             f"LnAcc of zero-fill, {reference}; {told(partly, ('zero-fill',))}",
-            "reproduced" if most < half else "reproduced in shape" if most <= plain - CLEAR else "not reproduced",
+            graded(most < half, most <= plain - CLEAR),
         ),
         Verdict(
             "preset paper: is every aggregator left with guessing at some share below 100 %?",
             f"LnAcc of the strongest, {reference}; {told(partly, ALONE)}",
-            "reproduced" if any(_hidden(point, ALONE, prior) for point in partly) else "not reproduced",
+            graded(any(_hidden(point, ALONE, prior) for point in partly)),
         ),
         Verdict(
             "our default: is everybody, an aggregator with a member of the cluster included, left with guessing at "
             "every deadline?",
             f"LnAcc, {reference}; {told(ours, (*ALONE, COLLUSION))}",
-            "beyond" if all(_hidden(point, (*ALONE, COLLUSION), prior) for point in ours) else "not reproduced",
+            answer(all(_hidden(point, (*ALONE, COLLUSION), prior) for point in ours)),
         ),
         Verdict(
             "our default with a plain rest: and there?",
             f"LnAcc, {reference}; alone {told(bare, ALONE)}; with a member {told(bare, (COLLUSION,))}",
-            "beyond" if all(_hidden(point, (*ALONE, COLLUSION), prior) for point in bare) else "not reproduced",
+            answer(all(_hidden(point, (*ALONE, COLLUSION), prior) for point in bare)),
         ),
         Verdict(
             "what does blinding cost, and nothing encrypted?",
             f"{blindings['times_plaintext']:.2f} times plaintext",
-            "beyond" if _hidden(blindings, (*ALONE, COLLUSION), prior) else "not reproduced",
+            answer(_hidden(blindings, (*ALONE, COLLUSION), prior)),
         ),
         Verdict(
             "does everything encrypted by our default cost less than a part by preset paper?",
             f"100 % at {number(cheapest)} times plaintext; preset paper from {number(papers)} times "
             f"({min(p['weakest_share'] for p in paper):.0%}) to {number(dearest)} times (100 %)",
-            "beyond" if cheapest < papers else "not reproduced",
+            answer(cheapest < papers),
         ),
     ]
 
@@ -239,12 +223,4 @@ def _hidden(point: dict[str, Any], names: Sequence[str], prior: float) -> bool:
     )
 
 
-ITEM = Item(
-    "frontier",
-    "Cost against protection of both presets",
-    "",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("frontier", "Cost against protection of both presets", "", cells, draw, judge)

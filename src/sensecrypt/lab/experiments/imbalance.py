@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sensecrypt.lab.compare.comparison import compare
-from sensecrypt.lab.compare.scenarios import scenario_settings
-from sensecrypt.lab.drawing import sheet
+from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.charts import bars
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
-from sensecrypt.methods import parse_methods
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from sensecrypt.lab.experiments.comparing import compared
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, graded
 
 SIMILAR = 1.25  # times the fastest client's time
 
@@ -25,10 +19,9 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _measure(spec: Spec, folder: Path) -> list[Row]:
-    text = ",".join(f"maskcrypt@paper+ratio={budget}" for budget in spec["budgets"])
+    methods = [f"maskcrypt@paper+ratio={budget}" for budget in spec["budgets"]]
     explicit = {key: spec[key] for key in ("rounds", "local_epochs", "seed")}
-    settings = scenario_settings("imbalance", spec["dataset"], explicit)
-    report = compare("imbalance", parse_methods(text, "paper"), settings, folder, resume=True)
+    report = compared("imbalance", spec["dataset"], methods, explicit, folder)
     return [
         {"budget": budget, "client": client["client"] + 1, "cpus": client["cpus"]}
         | {"he_seconds": client["encrypt"] + client["decrypt"]}
@@ -63,29 +56,21 @@ def judge(rows: Rows) -> list[Verdict]:
             "at 10 % the clients' HE times are not significantly different",
             f"client {slow} takes {apart:.1f} times client {fast}'s time at {low:.0%}: work is divided by CPUs; "
             f"similar: at most {SIMILAR:g} times, in shape: at most 2",
-            "reproduced" if apart <= SIMILAR else "reproduced in shape" if apart <= 2 else "not reproduced",
+            graded(apart <= SIMILAR, apart <= 2),
         ),
         Verdict(
             "10 % to 90 %: the slowest client's HE time rises more than 10 times, the fastest's less than 5 times",
             f"{first:.1f} times (client {fast}) and {last:.1f} times (client {slow}): work is proportional to the mask "
             f"on every device",
-            "reproduced" if last > 10 and first < 5 else "not reproduced",
+            graded(last > 10 and first < 5),
         ),
         Verdict(
             "the larger the mask, the longer everybody waits for the slowest",
             f"slowest minus fastest: {gap_low:.0f} s at {low:.0%}, {gap_high:.0f} s at {high:.0%}; reproduced: twice "
             "as long",
-            "reproduced" if gap_high > 2 * gap_low else "not reproduced",
+            graded(gap_high > 2 * gap_low),
         ),
     ]
 
 
-ITEM = Item(
-    "imbalance",
-    "Imbalanced HE times of clients under one mask for all",
-    "Appendix C",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("imbalance", "Imbalanced HE times of clients under one mask for all", "Appendix C", cells, draw, judge)

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from sensecrypt import checks
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from sensecrypt.lab.drawing import Figure
 
 Scalar = str | int | float | bool | None
 Row = dict[str, Scalar]
@@ -44,6 +42,23 @@ class Verdict:
         checks.choice("outcome", self.outcome, OUTCOMES)
 
 
+def graded(holds: bool, shape: bool = False, *, unsure: bool = False) -> Outcome:
+    """The outcome of a statement of the paper: it holds, only its trend does (`shape`), or neither."""
+    if unsure:
+        return "too little to tell"
+    return "reproduced" if holds else "reproduced in shape" if shape else "not reproduced"
+
+
+def answer(holds: bool) -> Outcome:
+    """The outcome of a question of our own."""
+    return "beyond" if holds else "not reproduced"
+
+
+def named_datasets(spec: Spec) -> list[str]:
+    """The data sets that the settings name, as `datasets` or as `dataset`."""
+    return list(spec.get("datasets", [spec["dataset"]] if "dataset" in spec else []))
+
+
 @dataclass(frozen=True)
 class Cell:
     """A part of an item that is measured on its own and kept as soon as it is done.
@@ -67,16 +82,16 @@ class Item:
         id: by which it is asked for.
         title: what it shows.
         place: where it is in the paper; empty for one of our own.
-        datasets: that it needs, given its settings.
         cells: what is to be measured, given its settings.
         draw: the picture.
         judge: the statements about it, each with its outcome.
+        datasets: that it needs, given its settings.
     """
 
     id: str
     title: str
     place: str
-    datasets: Callable[[Spec], Sequence[str]]
     cells: Callable[[Spec], list[Cell]]
     draw: Callable[[Rows], Figure]
     judge: Callable[[Rows], list[Verdict]]
+    datasets: Callable[[Spec], Sequence[str]] = named_datasets

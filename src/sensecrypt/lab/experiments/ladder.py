@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sensecrypt.lab.assess.labels import NAMES
 from sensecrypt.lab.assess.protection import Protection
 from sensecrypt.lab.assess.table import attack_rows
-from sensecrypt.lab.drawing import sheet
+from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.charts import heat_map
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import distinct, where
 
 FIGURES = ("leacc", "lnacc", "irec", "distance", "top1")
 
@@ -46,7 +44,7 @@ def _measure(distribution: str, spec: Spec, _folder: Path) -> list[Row]:
 
 def draw(rows: Rows) -> Figure:
     """How far each adversary gets from the prior to a whole truth: 0 has learnt nothing."""
-    kinds = list(dict.fromkeys(row["distribution"] for row in rows))
+    kinds = distinct(rows, "distribution")
     names = list(dict.fromkeys(_name(row) for row in rows))
     who = [name for name in NAMES if name != "prior" and any(row["adversary"] == name for row in rows)]
     title = "What adversaries learn of label counts: 0 = guessing, 1 = every count right; white: lacks what it needs"
@@ -64,34 +62,34 @@ def draw(rows: Rows) -> Figure:
 def judge(rows: Rows) -> list[Verdict]:
     """The default preset, whole and in part, and the paper's, each by its strongest adversary."""
     whole = [row for row in rows if row["share"] > 0.999 and row["preset"] == "default"]
-    worst, where = _strongest(rows, whole)
+    worst, whose = _strongest(rows, whole)
     alone = [row for row in whole if row["adversary"] != "collusion"]
     verdicts = [
         Verdict(
             "default preset, everything encrypted: is every adversary, the colluding one included, at the prior?",
-            f"largest gain in label counts over guessing: {worst:.3f} ({where}; {len(whole)} rows, "
+            f"largest gain in label counts over guessing: {worst:.3f} ({whose}; {len(whole)} rows, "
             f"{_strongest(rows, alone)[0]:.3f} without collusion)",
-            "beyond" if worst <= 0.01 else "not reproduced",
+            answer(worst <= 0.01),
         )
     ]
     partly = [row for row in rows if row["preset"] == "default" and row["share"] < 0.999]
     for rest, share in sorted({(row["rest"], round(row["share"], 2)) for row in partly}):
         part = [row for row in partly if (row["rest"], round(row["share"], 2)) == (rest, share)]
         lonely = _strongest(rows, [row for row in part if row["adversary"] != "collusion"])
-        together = _strongest(rows, [row for row in part if row["adversary"] == "collusion"])
+        together = _strongest(rows, where(part, adversary="collusion"))
         verdicts.append(
             Verdict(
                 f"default preset, {share:.0%} encrypted, the rest {rest}: what do the aggregator alone and one with a "
                 "member learn?",
                 f"largest gain over guessing: alone {lonely[0]:.2f} ({lonely[1]}), with a member {together[0]:.2f} "
                 f"({together[1]})",
-                "beyond" if max(lonely[0], together[0]) <= 0.05 else "not reproduced",
+                answer(max(lonely[0], together[0]) <= 0.05),
             )
         )
     papers = [row for row in rows if row["preset"] == "paper" and row["share"] > 0]
     for policy, rest in dict.fromkeys((row["policy"], row["rest"]) for row in papers):
-        own = [row for row in papers if (row["policy"], row["rest"]) == (policy, rest)]
-        weak = _strongest(rows, [row for row in own if row["adversary"] == "zero-fill"])
+        own = where(papers, policy=policy, rest=rest)
+        weak = _strongest(rows, where(own, adversary="zero-fill"))
         strong = _strongest(rows, own)
         verdicts.append(
             Verdict(
@@ -99,7 +97,7 @@ def judge(rows: Rows) -> list[Verdict]:
                 "attacks?",
                 f"largest gain over guessing: {weak[0]:.2f} for zero-fill, {strong[0]:.2f} for the strongest "
                 f"({strong[1]}); 1 would be every count",
-                "reproduced" if strong[0] < 0.2 else "not reproduced",
+                graded(strong[0] < 0.2),
             )
         )
     return verdicts
@@ -131,12 +129,4 @@ def _percent(share: float) -> str:
     return f"{share:.1%}" if share < 0.05 else f"{share:.0%}"
 
 
-ITEM = Item(
-    "ladder",
-    "Every adversary against every policy",
-    "",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("ladder", "Every adversary against every policy", "", cells, draw, judge)

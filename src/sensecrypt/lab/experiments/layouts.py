@@ -6,22 +6,18 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sensecrypt.config import make_config
 from sensecrypt.lab.assess.recorded import recorded_rows
-from sensecrypt.lab.compare.comparison import compare
-from sensecrypt.lab.compare.scenarios import scenario_settings
-from sensecrypt.lab.drawing import colour_of, log_axis, number, sheet
+from sensecrypt.lab.drawing import Figure, colour_of, log_axis, number, sheet
 from sensecrypt.lab.experiments.charts import bars
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
+from sensecrypt.lab.experiments.comparing import compared
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer
+from sensecrypt.lab.experiments.picking import distinct, where
 from sensecrypt.methods import parse_methods
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector
 from sensecrypt.profiles import get_profile
 from sensecrypt.runs.folder import RunFolder
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LAYOUTS = {
     "individual": "sensecrypt+budget=paper+rest=plain+layout=individual+profile=paillier-2048-scalar",
@@ -40,16 +36,15 @@ def cells(spec: Spec) -> list[Cell]:
 
 def _measure(spec: Spec, layout: str, folder: Path) -> list[Row]:
     explicit = {key: spec[key] for key in ("rounds", "local_epochs", "seed", "clients")} | {"messages": "keep"}
-    settings = scenario_settings(spec["scenario"], spec["dataset"], explicit)
+    report = compared(spec["scenario"], spec["dataset"], [LAYOUTS[layout]], explicit, folder, crypto=spec["crypto"])
     [method] = parse_methods(LAYOUTS[layout], "default")
-    report = compare(spec["scenario"], [method], settings, folder, crypto=spec["crypto"], resume=True)
     run = RunFolder(folder / method.slug)
-    config = make_config({**settings, **method.settings})
-    size = get_vector(build_model(DEFAULT_MODEL[config.dataset], seed=0)).size
-    blocks = -(-size // get_profile(config.profile).slots)
+    config = run.read_config()
+    size = get_vector(build_model(DEFAULT_MODEL[config.problem.dataset], seed=0)).size
+    blocks = -(-size // get_profile(config.encryption.profile).slots)
     records = [record for record in run.records() if record["round"] >= 0]
     rows: list[Row] = [_record_row(record, blocks, report["rows"][0]["crypto"]) for record in records]
-    for client in range(0, config.clients, spec["every"]):
+    for client in range(0, config.problem.clients, spec["every"]):
         for role in (ALONE, TOGETHER):
             found = recorded_rows(run, number=spec["attacked_round"], client=client, adversary=role)
             kept = ("adversary", "role", "share", "recovered", "attributed", "leacc", "lnacc", "irec", "distance")
@@ -61,20 +56,15 @@ def _record_row(record: dict[str, Any], blocks: int, crypto: str) -> Row:
     """A client's upload, or a cluster's sum."""
     if "client" in record:
         kept = ("round", "client", "encrypted_share", "coverage", "budget", "bytes_up")
-        return {"kind": "client", **{key: record[key] for key in kept}, "ciphertexts": record["encrypted_blocks"]} | {
-            "crypto": crypto
-        }
-    lonely, union = record["under_covered_blocks"], record["union_share"]
-    shared = 1 - lonely / max(round(union * blocks), 1)
-    return {"kind": "sum", **{key: record[key] for key in ("round", "cluster")}} | {
-        "union_share": union,
-        "under_covered_blocks": lonely,
-        "shared": shared,
-    }
+        told = {key: record[key] for key in kept}
+        return {"kind": "client", **told, "ciphertexts": record["encrypted_blocks"], "crypto": crypto}
+    told = {key: record[key] for key in ("round", "cluster", "union_share", "under_covered_blocks")}
+    shared = 1 - record["under_covered_blocks"] / max(round(record["union_share"] * blocks), 1)
+    return {"kind": "sum", **told, "shared": shared}
 
 
 def _of(rows: Rows, layout: str, kind: str) -> Rows:
-    return [row for row in rows if (row["layout"], row["kind"]) == (layout, kind)]
+    return where(rows, layout=layout, kind=kind)
 
 
 def _mean(rows: Rows, layout: str, kind: str, key: str) -> float:
@@ -92,7 +82,7 @@ def _found(rows: Rows, layout: str, roles: tuple[str, ...]) -> tuple[float, str]
     means = {}
     for role in roles:
         own = [row for row in _of(rows, layout, "attack") if row["role"] == role and row["adversary"] != "prior"]
-        for name in dict.fromkeys(row["adversary"] for row in own):
+        for name in distinct(own, "adversary"):
             words = name if role == ALONE or len(roles) == 1 else f"{name} with it"
             means[words] = fmean(row["lnacc"] for row in own if row["adversary"] == name)
     best = max(means, key=lambda name: means[name])
@@ -154,42 +144,34 @@ def judge(rows: Rows) -> list[Verdict]:
         Verdict(
             "does a prefix save ciphertexts?",
             told(lambda n: f"{number(sent[n])} ciphertexts, {number(megabytes[n])} MB for {share[n]:.0%} encrypted"),
-            "beyond" if sent["prefix"] < sent["individual"] / 10 else "not reproduced",
+            answer(sent["prefix"] < sent["individual"] / 10),
         ),
         Verdict(
             "does an order for all cover as much of a client's own sensitivity as its own blocks would?",
             told(lambda n: f"{coverage[n]:.1%}"),
-            "beyond" if coverage["prefix"] >= coverage["blocks"] else "not reproduced",
+            answer(coverage["prefix"] >= coverage["blocks"]),
         ),
         Verdict(
             "is every encrypted value encrypted by at least 3 clients?",
             told(lambda n: f"{shared[n]:.1%} of the union, {lonely[n]:,} under-covered blocks"),
-            "beyond" if lonely["prefix"] == 0 else "not reproduced",
+            answer(lonely["prefix"] == 0),
         ),
         Verdict(
             "does subtraction give an aggregator with one member nothing?",
             told(lambda n: f"{back[n]:.1%} of a client's encrypted values, at most {_recovered(rows, n, max):.1%}"),
-            "beyond" if _recovered(rows, "prefix", max) == 0 else "not reproduced",
+            answer(_recovered(rows, "prefix", max) == 0),
         ),
         Verdict(
             "is the aggregator alone left with guessing labels?",
             f"LnAcc, prior {prior:.2f}: " + told(lambda n: f"{alone[n][0]:.2f} ({alone[n][1]})"),
-            "beyond" if alone["prefix"][0] <= prior + NOTHING else "not reproduced",
+            answer(alone["prefix"][0] <= prior + NOTHING),
         ),
         Verdict(
             "is an aggregator with one member, too, where a part is plain?",
             f"LnAcc, prior {prior:.2f}: " + told(lambda n: f"{together[n][0]:.2f} ({together[n][1]})"),
-            "beyond" if together["prefix"][0] <= prior + NOTHING else "not reproduced",
+            answer(together["prefix"][0] <= prior + NOTHING),
         ),
     ]
 
 
-ITEM = Item(
-    "layouts",
-    "Three layouts of masks: cost, coverage, what is given away",
-    "",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("layouts", "Three layouts of masks: cost, coverage, what is given away", "", cells, draw, judge)

@@ -12,11 +12,10 @@ Noise in three readings of the paper's σ = √(2·ln(1.25/δ))/ε:
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.cluster import AffinityPropagation
@@ -26,14 +25,12 @@ from sklearn.metrics import adjusted_rand_score, pairwise_distances, silhouette_
 from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.algo.dp import _dp_noise_with, gaussian_sigma, local_epsilon
 from sensecrypt.algo.sketching import sketch
-from sensecrypt.lab.drawing import log_axis, sheet
-from sensecrypt.lab.experiments.charts import heat_map, lines
-from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.lab.drawing import Figure, legend_below, log_axis, sheet
+from sensecrypt.lab.experiments.charts import client_map, lines
+from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import distinct, mean, where
 from sensecrypt.lab.experiments.similarity import SKETCH_SEED, Labels, Matrix, nearer_pairs, sensitivities, split
 from sensecrypt.rng import derive_rng
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 READINGS = ("written", "sample", "sketch")
 METHODS = ("AP", "K-means", "ours")
@@ -70,19 +67,8 @@ def _noise_rows(spec: Spec, clear: Matrix, sketches: Matrix, category: Labels) -
         vectors, bound = (sketches, 1.0) if reading == "sketch" else (clear, clip * length)
         rng = derive_rng(spec["seed"], f"noise {reading} {clip} {epsilon}", draw)
         distance = 1.0 if reading == "written" else 1 / spec["samples"]
-        noised = np.array(
-            [
-                _dp_noise_with(
-                    row,
-                    rng.standard_normal(row.size),
-                    clip=bound,
-                    epsilon=epsilon,
-                    delta=DELTA,
-                    distance=distance,
-                )
-                for row in vectors
-            ]
-        )
+        options: dict[str, float] = {"clip": bound, "epsilon": epsilon, "delta": DELTA, "distance": distance}
+        noised = np.array([_dp_noise_with(row, rng.standard_normal(row.size), **options) for row in vectors])
         yield from _scores(noised, category, reading=reading, epsilon=epsilon, clip=clip, draw=draw)
         if draw == 0 and clip == 1.0 and epsilon in MAPS:
             yield from _pairs(noised, reading, epsilon)
@@ -99,35 +85,21 @@ def _plan(spec: Spec) -> Iterator[tuple[str, float, float, int]]:
 
 def _scores(
     vectors: Matrix, category: Labels, *, reading: str, epsilon: float | None, clip: float, draw: int
-) -> list[Row]:
-    """A row a method. All of them see nothing but distances, so short vectors with the same distances will do."""
+) -> Iterator[Row]:
+    """A row per method. All of them see nothing but distances, so short vectors with the same distances will do."""
     short = _same_distances(vectors)
     distances = pairwise_distances(short)
     nearer, pairs = nearer_pairs(distances, category)
     sigma = None if epsilon is None else gaussian_sigma(epsilon, DELTA)
-    rows: list[Row] = []
     for method in METHODS:
         labels = _cluster(short, method, int(category.max()) + 1)
         split_up = 1 < len(np.unique(labels)) < len(labels)
-        rows.append(
-            {
-                "kind": "score",
-                "reading": reading,
-                "epsilon": epsilon,
-                "clip": clip,
-                "draw": draw,
-                "method": method,
-                "ari": float(adjusted_rand_score(category, labels)),
-                "silhouette": float(silhouette_score(distances, labels, metric="precomputed")) if split_up else 0.0,
-                "clusters": len(np.unique(labels)),
-                "nearer": nearer,
-                "pairs": pairs,
-                "numbers": vectors.shape[1],
-                "sigma": sigma,
-                "local_epsilon": None if sigma is None else local_epsilon(sigma, DELTA),
-            }
-        )
-    return rows
+        what: Row = {"kind": "score", "reading": reading, "epsilon": epsilon, "clip": clip, "draw": draw}
+        score = float(silhouette_score(distances, labels, metric="precomputed")) if split_up else 0.0
+        found: Row = {"ari": float(adjusted_rand_score(category, labels)), "silhouette": score}
+        sizes: Row = {"clusters": len(np.unique(labels)), "nearer": nearer, "pairs": pairs, "numbers": vectors.shape[1]}
+        noise: Row = {"sigma": sigma, "local_epsilon": None if sigma is None else local_epsilon(sigma, DELTA)}
+        yield {**what, "method": method, **found, **sizes, **noise}
 
 
 def _cluster(rows: Matrix, method: str, categories: int) -> Labels:
@@ -150,15 +122,9 @@ def _same_distances(rows: Matrix) -> Matrix:
 
 def _pairs(vectors: Matrix, reading: str, epsilon: float) -> list[Row]:
     distances = pairwise_distances(_same_distances(vectors))
+    kind: Row = {"kind": "pair", "reading": reading, "epsilon": epsilon}
     return [
-        {
-            "kind": "pair",
-            "reading": reading,
-            "epsilon": epsilon,
-            "a": a,
-            "b": b,
-            "distance": float(f"{distances[a, b]:.6g}"),
-        }
+        {**kind, "a": a, "b": b, "distance": float(f"{distances[a, b]:.6g}")}
         for a in range(len(distances))
         for b in range(a)
     ]
@@ -173,104 +139,99 @@ def draw(rows: Rows) -> Figure:
         ("written", 0.1, "ε = 0.1 as written"),
     )
     for axes, (reading, epsilon, title) in zip(panels[:3], maps, strict=True):
-        matrix = _map(rows, reading, epsilon)
-        heat_map(axes, matrix, label="distance")
-        ticks = range(0, len(matrix), 4)
-        axes.set_xticks(ticks, [str(tick + 1) for tick in ticks])
-        axes.set_yticks(ticks, [str(tick + 1) for tick in ticks])
-        axes.set(title=title, xlabel="client", ylabel="client")
-    epsilons = sorted({row["epsilon"] for row in rows if row["epsilon"] is not None})
+        client_map(axes, _map(rows, reading, epsilon), title, label="distance")
+    epsilons = _epsilons(rows)
     shown = (
         ("ari", ("written", "sample"), "ARI, whole vectors"),
         ("ari", ("written", "sketch"), "ARI, sketches"),
         ("silhouette", ("written", "sample"), "silhouette, whole vectors"),
     )
     for axes, (key, readings, title) in zip(panels[3:], shown, strict=True):
-        series: dict[str, tuple[Sequence[float], Sequence[float]]] = {}
-        for reading in readings:
-            for method in METHODS if reading != "written" else METHODS[:2]:
-                name = f"{method}, as written" if reading == "written" else f"{method}, noise of a sample"
-                series[name] = epsilons, [_mean(rows, key, reading, method, epsilon) for epsilon in epsilons]
+        series = {
+            f"{method}, {'as written' if reading == 'written' else 'noise of a sample'}": (
+                epsilons,
+                [_mean(rows, key, reading, method, epsilon) for epsilon in epsilons],
+            )
+            for reading in readings
+            for method in (METHODS[:2] if reading == "written" else METHODS)
+        }
         lines(axes, series, xlabel="ε", ylabel="")
         free = _mean(rows, key, readings[1], "AP", None)
         axes.axhline(free, color="grey", linewidth=1, linestyle=":", label="AP without noise")
-        handles, labels = axes.get_legend_handles_labels()
         axes.legend().remove()
         log_axis(axes, "x", epsilons)
         axes.set(title=title, ylim=(-0.1, 1.05))
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), fontsize=9)
+    legend_below(figure, axes, fontsize=9)
     return figure
 
 
 def judge(rows: Rows) -> list[Verdict]:
     """Each claim in both readings: to the letter, and with the noise of a sample."""
-    largest = max(row["epsilon"] for row in rows if row["epsilon"] is not None)
+    largest = max(_epsilons(rows))
     written = {method: _mean(rows, "ari", "written", method, largest) for method in ("AP", "K-means")}
-    numbers, sigma = (
-        next(row[key] for row in rows if row["kind"] == "score" and row["epsilon"] == largest)
-        for key in ("numbers", "sigma")
-    )
+    noised = where(rows, kind="score", epsilon=largest)
+    numbers, sigma = (noised[0][key] for key in ("numbers", "sigma"))
     clips = ", ".join(
-        f"{clip:g} times: {_mean(rows, 'ari', 'written', 'AP', largest, clip):.2f}" for clip in _clips(rows)
+        f"{clip:g} times: {_mean(rows, 'ari', 'written', 'AP', largest, clip):.2f}"
+        for clip in sorted(distinct(where(rows, kind="score"), "clip"))
     )
     why = (
         f"as written, ARI {written['AP']:.2f} (AP) and {written['K-means']:.2f} (K-means) at ε = {largest:g} already: "
         f"noise of {sigma:.1f}·G on each of {numbers:,} numbers is {sigma * numbers**0.5:,.0f} times as long as the "
         f"longest clipped vector, whatever G (in median lengths; {clips})"
     )
+    near = {(reading, epsilon): _share(rows, reading, epsilon) for reading in ("sample", "written") for epsilon in MAPS}
+    over_all = {
+        (reading, method): float(np.mean([_mean(rows, "ari", reading, method, each) for each in _epsilons(rows)]))
+        for reading in ("sample", "written")
+        for method in ("AP", "K-means")
+    }
+
+    def both(holds: Callable[[str], bool]) -> Outcome:
+        return graded(holds("written"), holds("sample"))
+
     return [
         Verdict(
             "the ARI of both methods suffers no drop until ε is below 0.2",
             f"{why}; noise of a sample: {_aris(rows, 'sample', ('AP', 'K-means'), 0.2)}",
-            _outcome(*(_holds(rows, reading, ("AP", "K-means"), 0.2) for reading in ("written", "sample"))),
+            both(lambda reading: _holds(rows, reading, ("AP", "K-means"), 0.2)),
         ),
         Verdict(
             "AP even tolerates ε = 0.1",
-            f"noise of a sample: {_aris(rows, 'sample', ('AP',), 0.1)} ({_nearer(rows, 'sample', 0.1)} pairs in "
+            f"noise of a sample: {_aris(rows, 'sample', ('AP',), 0.1)} ({near['sample', 0.1]:.0%} pairs in "
             f"order); as written: {_aris(rows, 'written', ('AP',), 0.1)}",
-            _outcome(*(_holds(rows, reading, ("AP",), 0.1) for reading in ("written", "sample"))),
+            both(lambda reading: _holds(rows, reading, ("AP",), 0.1)),
         ),
         Verdict(
             "at ε = 0.01 similarities are useless, while at 0.1 clients of a category are still nearer",
-            f"pairs in order at 0.1 and 0.01: noise of a sample {_nearer(rows, 'sample', 0.1)} and "
-            f"{_nearer(rows, 'sample', 0.01)}, as written {_nearer(rows, 'written', 0.1)} and "
-            f"{_nearer(rows, 'written', 0.01)}",
-            _outcome(
-                *(
-                    _share(rows, reading, 0.1) > 0.8 and _share(rows, reading, 0.01) < 0.2
-                    for reading in ("written", "sample")
-                )
-            ),
+            f"pairs in order at 0.1 and 0.01: noise of a sample {near['sample', 0.1]:.0%} and "
+            f"{near['sample', 0.01]:.0%}, as written {near['written', 0.1]:.0%} and {near['written', 0.01]:.0%}",
+            both(lambda reading: near[reading, 0.1] > 0.8 and near[reading, 0.01] < 0.2),
         ),
         Verdict(
             "the silhouette is sensitive to noise where the ARI is not",
             f"noise of a sample at ε = {largest:g}: silhouette {_mean(rows, 'silhouette', 'sample', 'AP', None):.2f} "
             f"→ {_mean(rows, 'silhouette', 'sample', 'AP', largest):.2f}, ARI "
             f"{_mean(rows, 'ari', 'sample', 'AP', None):.2f} → {_mean(rows, 'ari', 'sample', 'AP', largest):.2f}",
-            _outcome(*(_sensitive(rows, reading, largest) for reading in ("written", "sample"))),
+            both(lambda reading: _sensitive(rows, reading, largest)),
         ),
         Verdict(
             "AP is more robust to noise than K-means",
             "mean ARI over all ε: "
             + "; ".join(
-                f"{words} {_over_all(rows, reading, 'AP'):.3f} and {_over_all(rows, reading, 'K-means'):.3f}"
+                f"{words} {over_all[reading, 'AP']:.3f} and {over_all[reading, 'K-means']:.3f}"
                 for reading, words in (("sample", "noise of a sample"), ("written", "as written"))
             )
             + " (K-means is told the number of clusters)",
-            _outcome(
-                *(
-                    _over_all(rows, reading, "AP") > _over_all(rows, reading, "K-means") + 0.02
-                    for reading in ("written", "sample")
-                )
-            ),
+            both(lambda reading: over_all[reading, "AP"] > over_all[reading, "K-means"] + 0.02),
         ),
         _guarantee(rows),
         Verdict(
             "(ours) sketches bear more noise: it is on 256 numbers instead of the whole model's",
-            f"least ε without a drop of AP: {_least(rows, 'sketch')} for sketches, {_least(rows, 'sample')} for "
-            f"whole vectors; our clustering, which refuses splits of low silhouette: {_least(rows, 'sketch', 'ours')} "
-            f"and {_least(rows, 'sample', 'ours')}",
-            "beyond" if _number(_least(rows, "sketch")) < _number(_least(rows, "sample")) else "not reproduced",
+            f"least ε without a drop of AP: {_words(_least(rows, 'sketch'))} for sketches, "
+            f"{_words(_least(rows, 'sample'))} for whole vectors; our clustering, which refuses splits of low "
+            f"silhouette: {_words(_least(rows, 'sketch', 'ours'))} and {_words(_least(rows, 'sample', 'ours'))}",
+            answer(_least(rows, "sketch") < _least(rows, "sample")),
         ),
     ]
 
@@ -285,29 +246,16 @@ def _guarantee(rows: Rows) -> Verdict:
         f"to a client that noises its own vector, two of which may be √2·G apart, as written (nominal: true): {words}; "
         "noise of a sample gives the nominal ε to one sample if each sample's part is clipped to G, and nothing like "
         "it to the client",
-        "reproduced" if all(kept) else "reproduced in shape" if any(kept) else "not reproduced",
+        graded(all(kept), any(kept)),
     )
 
 
-def _outcome(written: bool, sample: bool) -> Outcome:
-    return "reproduced" if written else "reproduced in shape" if sample else "not reproduced"
-
-
-def _of(rows: Rows, reading: str, method: str, epsilon: float | None, clip: float = 1.0) -> Rows:
-    wanted = {"kind": "score", "reading": reading, "method": method, "epsilon": epsilon, "clip": clip}
-    return [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
-
-
 def _mean(rows: Rows, key: str, reading: str, method: str, epsilon: float | None, clip: float = 1.0) -> float:
-    return float(np.mean([row[key] for row in _of(rows, reading, method, epsilon, clip)]))
+    return mean(where(rows, kind="score", reading=reading, method=method, epsilon=epsilon, clip=clip), key)
 
 
 def _epsilons(rows: Rows) -> list[float]:
     return sorted({row["epsilon"] for row in rows if row["epsilon"] is not None})
-
-
-def _clips(rows: Rows) -> list[float]:
-    return sorted({row["clip"] for row in rows if row["kind"] == "score"})
 
 
 def _aris(rows: Rows, reading: str, methods: Sequence[str], epsilon: float) -> str:
@@ -327,12 +275,9 @@ def _holds(rows: Rows, reading: str, methods: Sequence[str], low: float) -> bool
 
 
 def _share(rows: Rows, reading: str, epsilon: float) -> float:
-    own = _of(rows, reading, "AP", epsilon)
+    """Of the pairs of a category, those that are nearer than any other client of either."""
+    own = where(rows, kind="score", reading=reading, method="AP", epsilon=epsilon, clip=1.0)
     return float(np.mean([row["nearer"] / row["pairs"] for row in own]))
-
-
-def _nearer(rows: Rows, reading: str, epsilon: float) -> str:
-    return f"{_share(rows, reading, epsilon):.0%}"
 
 
 def _sensitive(rows: Rows, reading: str, epsilon: float) -> bool:
@@ -340,21 +285,17 @@ def _sensitive(rows: Rows, reading: str, epsilon: float) -> bool:
     return noisy < free - 0.1 and _mean(rows, "ari", reading, "AP", epsilon) >= GOOD
 
 
-def _over_all(rows: Rows, reading: str, method: str) -> float:
-    return float(np.mean([_mean(rows, "ari", reading, method, each) for each in _epsilons(rows)]))
+def _least(rows: Rows, reading: str, method: str = "AP") -> float:
+    """The least ε without a drop; infinity if there is none."""
+    return min((each for each in _epsilons(rows) if _holds(rows, reading, (method,), each)), default=np.inf)
 
 
-def _least(rows: Rows, reading: str, method: str = "AP") -> str:
-    good = [each for each in _epsilons(rows) if _holds(rows, reading, (method,), each)]
-    return f"{min(good):g}" if good else "none"
-
-
-def _number(text: str) -> float:
-    return np.inf if text == "none" else float(text)
+def _words(epsilon: float) -> str:
+    return "none" if epsilon == np.inf else f"{epsilon:g}"
 
 
 def _map(rows: Rows, reading: str, epsilon: float) -> Matrix:
-    own = [row for row in rows if row["kind"] == "pair" and (row["reading"], row["epsilon"]) == (reading, epsilon)]
+    own = where(rows, kind="pair", reading=reading, epsilon=epsilon)
     size = 1 + max(row["a"] for row in own)
     matrix = np.full((size, size), np.nan)
     for row in own:
@@ -362,12 +303,4 @@ def _map(rows: Rows, reading: str, epsilon: float) -> Matrix:
     return matrix
 
 
-ITEM = Item(
-    "noisy-clustering",
-    "Clustering with noise on what clients upload",
-    "Appendix G",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("noisy-clustering", "Clustering with noise on what clients upload", "Appendix G", cells, draw, judge)

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from sensecrypt.crypto.parallel import may_fork
 from sensecrypt.data import load_dataset
 from sensecrypt.data.datasets import Dataset
 from sensecrypt.lab.assess.images import image_rows
@@ -27,13 +28,9 @@ from sensecrypt.lab.attacks.image_scores import score_images
 from sensecrypt.lab.attacks.images import dlg
 from sensecrypt.lab.attacks.matching import Fill
 from sensecrypt.lab.attacks.synthetic import SyntheticClient, synthetic_client
-from sensecrypt.lab.drawing import colour_of, sheet
-from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.lab.drawing import Axes, Figure, colour_of, sheet
+from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict, answer, graded
 from sensecrypt.rng import derive_rng, derive_seed
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NOTHING, MASK, SENSE = "nothing", "MaskCrypt", "SenseCrypt"
 CLEAR = "SenseCrypt, all of it"
@@ -100,8 +97,11 @@ def _sweep(spec: Spec, first: str, seed: int) -> list[Attempt]:
 
 def _measure(spec: Spec, attempts: Sequence[Attempt], _folder: Path) -> list[Row]:
     """Two at a time: an attack of a small network cannot use more than one core."""
+    attack = partial(_attack, spec["steps"], spec["restarts"])
+    if not may_fork():
+        return [attack(attempt) for attempt in attempts]
     with ProcessPoolExecutor(2, get_context("fork"), torch.set_num_threads, (1,)) as pool:
-        return list(pool.map(partial(_attack, spec["steps"], spec["restarts"]), attempts))
+        return list(pool.map(attack, attempts))
 
 
 def _attack(steps: int, restarts: int, attempt: Attempt) -> Row:
@@ -228,7 +228,7 @@ def judge(rows: Rows) -> list[Verdict]:
             f"(ours) does {share:.1%} stop an attacker who leaves hidden values out, instead of taking them for 0?",
             f"SenseCrypt {_told(rows, SENSE, 'mask-aware')}, MaskCrypt {_told(rows, MASK, 'mask-aware')}, nothing "
             f"encrypted {plain}",
-            "not reproduced" if aware > SEEN else "beyond",
+            answer(aware <= SEEN),
         ),
         _clear_verdict(rows),
         _sweep_verdict(rows),
@@ -242,11 +242,7 @@ def judge(rows: Rows) -> list[Verdict]:
             Verdict(
                 "the same from batch-averaged gradients with iLRG's labels",
                 f"Inverting Gradients on LeNet-5, PSNR and SSIM: {words}",
-                "reproduced"
-                if first > SEEN > second
-                else "reproduced in shape"
-                if second < first - 0.1
-                else "not reproduced",
+                graded(first > SEEN > second, second < first - 0.1),
             )
         )
     return verdicts
@@ -274,7 +270,7 @@ def _sweep_verdict(rows: Rows) -> Verdict:
     return Verdict(
         "(ours) how much must be encrypted before the mask-aware attack fails?",
         f"it fails {', '.join(f'{where} ({first} first)' for first, where in fails.items())}: {'; '.join(told)}",
-        "not reproduced" if fails["high"] == "nowhere" else "beyond",
+        answer(fails["high"] != "nowhere"),
     )
 
 
@@ -313,8 +309,8 @@ ITEM = Item(
     "reconstruction",
     "A data sample reconstructed from gradients",
     "Appendix P",
-    lambda _: ["mnist"],
     cells,
     draw,
     judge,
+    datasets=lambda _: ["mnist"],
 )

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from sensecrypt.lab.drawing import number
-from sensecrypt.lab.experiments.item import Outcome, Rows, Verdict
+from sensecrypt.lab.experiments.item import Rows, Verdict, answer, graded
 from sensecrypt.lab.experiments.scenario_rows import (
     AHEAD,
     BOTH,
@@ -57,7 +57,7 @@ def _saving(found: Found, places: Sequence[Place], other: str, claim: tuple[floa
     return Verdict(
         f"with uneven devices SenseCrypt takes {low:.1%} to {high:.1%} less time than {other}",
         f"{_list(places, [_less(cut) for cut in cuts])}; in shape: within {NEAR:.0%} points of the paper's",
-        _graded(
+        graded(
             all(low - EQUAL <= cut <= high + EQUAL for cut in cuts),
             all(low - NEAR <= cut <= high + NEAR for cut in cuts),
         ),
@@ -77,7 +77,7 @@ def _other_reading(rows: Rows, reading: str) -> Verdict:
     return Verdict(
         f"the same, were the objectives normalised over {reading} masks (normalise = {reading})",
         f"than MaskCrypt and than Baseline: {_list(places, words)}",
-        _graded(
+        graded(
             all(0.584 - EQUAL <= cut <= 0.627 + EQUAL for cut in mask)
             and all(0.814 - EQUAL <= cut <= 0.887 + EQUAL for cut in full),
             all(0.584 - NEAR <= cut <= 0.627 + NEAR for cut in mask)
@@ -104,7 +104,7 @@ def _shorter(found: Found, places: Sequence[Place]) -> Verdict:
     return Verdict(
         "on even devices, too, SenseCrypt takes less time than MaskCrypt",
         f"{_list(places, words)}; reproduced: at least {SHORTER:.0%} less, in shape: at least {SHORTER / 2:.1%}",
-        _graded(min(cuts) >= SHORTER, min(cuts) >= SHORTER / 2),
+        graded(min(cuts) >= SHORTER, min(cuts) >= SHORTER / 2),
     )
 
 
@@ -117,7 +117,7 @@ def _multiples(found: Found, places: Sequence[Place]) -> list[Verdict]:
         Verdict(
             "Plaintext is always fastest, Baseline always slowest",
             f"so in {right} of {len(orders)} comparisons",
-            _graded(right == len(orders), right >= 0.8 * len(orders)),
+            graded(right == len(orders), right >= 0.8 * len(orders)),
         )
     ]
     if places:
@@ -127,7 +127,7 @@ def _multiples(found: Found, places: Sequence[Place]) -> list[Verdict]:
                 "Plaintext",
                 f"{_list(places, [f'{number(each)} times' for each in times])}; our training takes a fraction of the "
                 f"paper's 7.4 s, so more than {AT_MOST} times its figures is in shape only",
-                _graded(
+                graded(
                     all(claim < each <= AT_MOST * claim for each, claim in zip(times, claims, strict=True)),
                     all(each > claim for each, claim in zip(times, claims, strict=True)),
                 ),
@@ -152,7 +152,7 @@ def _smaller_unions(found: Found) -> list[Verdict]:
             "both take slightly less time in statistical+system than in system, as the union of 5 clients' masks is "
             "smaller than that of 20",
             "; ".join(words),
-            _graded(min(ratios) > 0.7 and max(ratios) < 1, max(ratios) < 1),
+            graded(min(ratios) > 0.7 and max(ratios) < 1, max(ratios) < 1),
         )
     ]
 
@@ -174,7 +174,7 @@ def _accuracies(found: Found) -> list[Verdict]:
         Verdict(
             "where data differ, SenseCrypt ends significantly above Plaintext, MaskCrypt and Baseline",
             f"{_list(places, words)}; {note}",
-            _graded(told == places and min(gaps) > 0.05, told == places and min(gaps) > 0.02),
+            graded(told == places and min(gaps) > 0.05, told == places and min(gaps) > 0.02),
         ),
         _convergence(found, told),
     ]
@@ -188,7 +188,7 @@ def _accuracies(found: Found) -> list[Verdict]:
                 f"{_list(places, [f'{ours[place]:.1%} (IID: {iid[place]:.1%})' for place in places])}; {note}; a "
                 "cluster tells 2 or 3 classes apart, the IID model 10: in shape at best",
                 # Clusters tell 2 or 3 classes apart, IID models 10: not the same task, so in shape at best.
-                _graded(False, fair == places and min(behind) >= -NORMAL),
+                graded(False, fair == places and min(behind) >= -NORMAL),
             )
         )
     return verdicts
@@ -209,7 +209,7 @@ def _convergence(found: Found, places: Sequence[Place]) -> Verdict:
         if need
         else "too few rounds to tell",
         # Fewer classes are learnt sooner: as fast on an easier task is in shape at best.
-        _graded(False, all(own <= one + 2 for _, one, own in need)) if need else "too little to tell",
+        graded(False, all(own <= one + 2 for _, one, own in need), unsure=not need),
     )
 
 
@@ -240,12 +240,12 @@ def _communication(found: Found) -> list[Verdict]:
             "SenseCrypt always sends much less up than down, unlike the others",
             f"up and down: {_list(found.places, words)}; up by down {min(ratios):.2f} to {max(ratios):.2f}, of the "
             f"others {min(others):.2f} to {max(others):.2f}; much less: at most {MUCH_LESS}, in shape: at most 0.9",
-            _graded(max(ratios) <= MUCH_LESS < min(others), max(ratios) <= 0.9 < min(others)),
+            graded(max(ratios) <= MUCH_LESS < min(others), max(ratios) <= 0.9 < min(others)),
         ),
         Verdict(
             "communication is generally consistent with training time",
             f"methods stand in the same order by bytes as by time in {same} of {len(found.places)} comparisons",
-            _graded(same == len(found.places), same >= 0.8 * len(found.places)),
+            graded(same == len(found.places), same >= 0.8 * len(found.places)),
         ),
     ]
 
@@ -257,7 +257,7 @@ def _exposed(found: Found) -> Verdict:
         "(ours) how much of what a cluster encrypts do fewer than three of its clients encrypt, so that the others "
         "could read it by subtraction?",
         _list(found.places, [f"{share:.0%}" for share in shares]),
-        "not reproduced" if max(shares) > 0 else "beyond",
+        answer(max(shares) == 0),
     )
 
 
@@ -282,7 +282,7 @@ def _ours(rows: Rows) -> list[Verdict]:
         Verdict(
             "ours: does the default preset encrypt more than the paper's SenseCrypt in less time?",
             "; ".join(f"{' '.join(place)}: {word}" for place, word in zip(ours.places, words, strict=True)),
-            "beyond" if all(better) else "not reproduced",
+            answer(all(better)),
         )
     ]
 
@@ -293,7 +293,3 @@ def _a_round(found: Found, place: Place, method: str) -> float:
 
 def _list(places: Sequence[Place], words: Sequence[str]) -> str:
     return ", ".join(f"{' '.join(place)}: {word}" for place, word in zip(places, words, strict=True))
-
-
-def _graded(holds: bool, shape: bool) -> Outcome:
-    return "reproduced" if holds else "reproduced in shape" if shape else "not reproduced"

@@ -10,6 +10,7 @@ import numpy as np
 
 from sensecrypt.lab.compare.scenarios import SCENARIOS
 from sensecrypt.lab.experiments.item import Rows
+from sensecrypt.lab.experiments.picking import where
 
 OURS, AHEAD = "our default", "our default, ahead"
 READING = "budget"  # what preset paper normalises its objectives over
@@ -44,7 +45,7 @@ class Found:
     """The rows of one part, looked up by scenario, data set and method."""
 
     def __init__(self, rows: Rows, part: str = PAPER_PART) -> None:
-        rows = [row for row in rows if row["part"] == part]
+        rows = where(rows, part=part)
         self.scenarios, self.datasets = (
             list(dict.fromkeys(row[key] for row in rows)) for key in ("scenario", "dataset")
         )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sensecrypt.config import RunConfig
 from sensecrypt.lab.compare.comparison import compare
 from sensecrypt.lab.compare.scenarios import scenario_settings
-from sensecrypt.lab.drawing import colour_of, legend, log_axis, number, sheet
+from sensecrypt.lab.drawing import Axes, Figure, colour_of, legend, log_axis, number, sheet
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec
 from sensecrypt.lab.experiments.scenario_claims import judge
 from sensecrypt.lab.experiments.scenario_rows import (
@@ -25,10 +25,6 @@ from sensecrypt.lab.experiments.scenario_rows import (
     methods_of,
 )
 from sensecrypt.methods import Method, parse_methods
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _TRAINING = {"cifar-10": 13.0, "fashion-mnist": 1.0}  # seconds that all clients take for an epoch
 _ENCRYPTING = {"cifar-10": 75.0, "fashion-mnist": 32.0}  # seconds that all clients take for the whole model
@@ -188,7 +184,6 @@ ITEM = Item(
     "scenarios",
     "Methods in three scenarios: time, accuracy, communication",
     "Performance in heterogeneity scenarios",
-    lambda spec: list(spec["datasets"]),
     cells,
     draw,
     judge,

@@ -7,17 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sensecrypt.crypto.keys import generate_keypair
-from sensecrypt.lab.drawing import colour_of, log_axis, number, sheet
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from sensecrypt.lab.bench.measure import Times
+from sensecrypt.lab.drawing import Figure, colour_of, legend_below, log_axis, number, sheet
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import distinct, where
 
 STOCK, STOCK_3072 = "python-paillier, 2048 bits", "python-paillier, 3072 bits"
 CKKS, CKKS_SINGLE = "TenSEAL CKKS, packed", "TenSEAL CKKS, a value a ciphertext"
@@ -65,21 +62,17 @@ def _measure(spec: Spec, name: str, make: Callable[[], Encrypt], most: int, _fol
     encrypt(1)  # builds tables
     rows: list[Row] = []
     for quantity in spec["quantities"]:
-        measured = min(quantity, max(each for each in spec["quantities"] if each <= most))
-        times = []
-        for _ in range(spec["repeats"]):
-            if measured < quantity:
-                break
-            start = time.process_time()
-            length = encrypt(measured)
-            times.append(time.process_time() - start)
-        if times:
-            seconds, size = median(times), length()
+        measured = quantity <= max(each for each in spec["quantities"] if each <= most)
+        if measured:
+            times = Times(time.process_time)
+            for _ in range(spec["repeats"]):
+                length = times.of("encrypt", partial(encrypt, quantity))
+            seconds, size = times.medians["encrypt"], length()
         else:
             last = rows[-1]
             seconds, size = (last[key] * quantity / last["quantity"] for key in ("seconds", "bytes"))
         rows.append(
-            {"scheme": name, "quantity": quantity, "seconds": seconds, "bytes": int(size), "measured": bool(times)}
+            {"scheme": name, "quantity": quantity, "seconds": seconds, "bytes": int(size), "measured": measured}
         )
     return rows
 
@@ -124,13 +117,13 @@ def _ours(profile: str) -> Encrypt:
 def draw(rows: Rows) -> Figure:
     """Time and length against the number of values, the paper's beside ours."""
     figure, (left, right) = sheet("Encrypting values, one core", panels=2, size=(12, 5.2))
-    names = list(dict.fromkeys(row["scheme"] for row in rows))
+    names = distinct(rows, "scheme")
     for axes, key, label in ((left, "seconds", "seconds"), (right, "bytes", "bytes")):
         for place, name in enumerate(names):
-            own = [row for row in rows if row["scheme"] == name]
+            own = where(rows, scheme=name)
             axes.plot([r["quantity"] for r in own], [r[key] for r in own], "-", color=colour_of(place), label=name)
             for told, fill in ((True, colour_of(place)), (False, "white")):
-                part = [row for row in own if row["measured"] == told]
+                part = where(own, measured=told)
                 x, y = [row["quantity"] for row in part], [row[key] for row in part]
                 axes.plot(x, y, "o", color=colour_of(place), markerfacecolor=fill, markersize=5)
         quantities = sorted({row["quantity"] for row in rows if row["quantity"] in PAPER})
@@ -142,8 +135,7 @@ def draw(rows: Rows) -> Figure:
         log_axis(axes, "y", both)
         axes.grid(visible=True)
         axes.set(xlabel="values (hollow: multiplied)", ylabel=label)
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
+    legend_below(figure, left, fontsize=8, columns=3)
     return figure
 
 
@@ -151,7 +143,7 @@ def judge(rows: Rows) -> list[Verdict]:
     """Sizes and times of one value and of the most."""
     most = max(row["quantity"] for row in rows)
     cost = {(row["scheme"], row["quantity"]): row for row in rows}
-    one = {name: cost[name, 1] for name in dict.fromkeys(row["scheme"] for row in rows)}
+    one = {name: cost[name, 1] for name in distinct(rows, "scheme")}
     many = {name: cost[name, most] for name in one}
     larger = one[CKKS]["bytes"] / one[STOCK]["bytes"]
     grown = {name: many[name]["seconds"] / one[name]["seconds"] for name in (STOCK, CKKS)}
@@ -165,35 +157,30 @@ def judge(rows: Rows) -> list[Verdict]:
             f"{one[CKKS]['bytes']:,} and {one[STOCK]['bytes']:,} bytes: {larger:.0f} times; 768 bytes are a key of "
             f"3072 bits ({one[STOCK_3072]['bytes']} here, {one[CKKS]['bytes'] / one[STOCK_3072]['bytes']:.0f} times), "
             "not the 2048 of the paper's settings",
-            "reproduced" if larger > 434 else "reproduced in shape" if larger > 100 else "not reproduced",
+            graded(larger > 434, larger > 100),
         ),
         Verdict(
             "encrypting one value: Paillier 0.3748 s, CKKS 0.0073 s",
             f"python-paillier {one[STOCK]['seconds']:.4f} s (3072 bits: {one[STOCK_3072]['seconds']:.4f}), TenSEAL "
             f"{one[CKKS]['seconds']:.4f} s; ours: Paillier {one[SCALAR]['seconds']:.4f} s",
-            "reproduced"
-            if _near(one[STOCK]["seconds"] / one[CKKS]["seconds"], 0.3748 / 0.0073)
-            else "reproduced in shape"
-            if one[CKKS]["seconds"] < one[STOCK]["seconds"]
-            else "not reproduced",
+            graded(
+                _near(one[STOCK]["seconds"] / one[CKKS]["seconds"], 0.3748 / 0.0073),
+                one[CKKS]["seconds"] < one[STOCK]["seconds"],
+            ),
         ),
         Verdict(
             "Paillier's time grows with the number of values (3,926 s for 10,000), CKKS's hardly (0.0261 s)",
             f"{most:,} values against one: python-paillier {grown[STOCK]:,.0f} times ({many[STOCK]['seconds']:,.0f} s"
             f"{'' if many[STOCK]['measured'] else ', multiplied'}), TenSEAL {grown[CKKS]:.1f} times "
             f"({many[CKKS]['seconds']:.4f} s)",
-            "reproduced" if grown[STOCK] > 0.5 * most and grown[CKKS] < 20 else "not reproduced",
+            graded(grown[STOCK] > 0.5 * most and grown[CKKS] < 20),
         ),
         Verdict(
             "where each parameter is chosen by itself, Paillier is far more practical than CKKS",
             f"{most:,} values, a value a ciphertext: CKKS takes {fewer:.0f} times the bytes; encrypting and sending at "
             f"50 MB/s takes {number(sent[STOCK])} s with python-paillier, {number(sent[CKKS_SINGLE])} s with CKKS, "
             f"{number(sent[SCALAR])} s with our Paillier (by the paper's own figures 3,926 and 140 s)",
-            "reproduced"
-            if fewer > 100 and sent[STOCK] < sent[CKKS_SINGLE]
-            else "reproduced in shape"
-            if fewer > 100
-            else "not reproduced",
+            graded(fewer > 100 and sent[STOCK] < sent[CKKS_SINGLE], fewer > 100),
         ),
         Verdict(
             "masks of each client's own rule packing out, as positions would not align",
@@ -201,7 +188,7 @@ def judge(rows: Rows) -> list[Verdict]:
             f"{many[PACKED]['seconds']:.3f} s and {many[PACKED]['bytes']:,} bytes: {less_time:,.0f} times less time "
             f"and {less_bytes:.0f} times fewer bytes than python-paillier, {smaller:,.0f} times fewer than CKKS "
             f"unpacked",
-            "beyond" if less_time > 10 and less_bytes > 10 else "not reproduced",
+            answer(less_time > 10 and less_bytes > 10),
         ),
     ]
 
@@ -210,4 +197,4 @@ def _near(ours: float, paper: float) -> bool:
     return paper / 2 < ours < paper * 2
 
 
-ITEM = Item("schemes", "Paillier against CKKS", "Appendix K", lambda _spec: [], cells, draw, judge)
+ITEM = Item("schemes", "Paillier against CKKS", "Appendix K", cells, draw, judge)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +18,12 @@ from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
 from sensecrypt.client.training import as_tensor, train, warm_up
 from sensecrypt.data import by_categories, class_histogram, earth_movers_distance, load_dataset
-from sensecrypt.lab.drawing import sheet
-from sensecrypt.lab.experiments.charts import heat_map
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
+from sensecrypt.lab.drawing import Figure, sheet
+from sensecrypt.lab.experiments.charts import client_map
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import distinct, where
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector, mean_gradient
 from sensecrypt.rng import derive_rng, derive_seed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Matrix = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
@@ -104,7 +101,7 @@ def _measure(spec: Spec, rate: float, _folder: Path) -> list[Row]:
 
 def draw(rows: Rows) -> Figure:
     """Distances of the data, then of sensitivities and of sketches, in units of the largest."""
-    rates = list(dict.fromkeys(row["rate"] for row in rows))
+    rates = distinct(rows, "rate")
     panels = [(rates[0], "emd", "earth mover's distance of the data")]
     for rate in rates:
         panels += [(rate, "clear", f"sensitivities, {_when(rate)}"), (rate, "sketch", f"sketches, {_when(rate)}")]
@@ -112,47 +109,37 @@ def draw(rows: Rows) -> Figure:
     figure, grid = sheet(title, panels=2 * (1 + len(rates)), size=(8.6, 3.5 * (1 + len(rates))), columns=2)
     grid.pop(1).remove()
     for each, (rate, key, title) in zip(grid, panels, strict=True):
-        matrix = _matrix([row for row in rows if row["rate"] == rate], key)
-        heat_map(each, matrix / (matrix.max() or 1.0), low=0.0, high=1.0)
-        ticks = range(0, len(matrix), 4)
-        each.set_xticks(ticks, [str(tick + 1) for tick in ticks])
-        each.set_yticks(ticks, [str(tick + 1) for tick in ticks])
-        each.set(title=title, xlabel="client", ylabel="client")
+        matrix = _matrix(where(rows, rate=rate), key)
+        client_map(each, matrix / (matrix.max() or 1.0), title, low=0.0, high=1.0)
     return figure
 
 
 def judge(rows: Rows) -> list[Verdict]:
     """Whether clients of a category are nearer to each other than to all others, and whether clustering finds them."""
-    rates = list(dict.fromkeys(row["rate"] for row in rows))
-    scores = {
-        (rate, kind): _score([row for row in rows if row["rate"] == rate], kind) for rate in rates for kind in KINDS
-    }
+    rates = distinct(rows, "rate")
+    scores = {(rate, kind): _score(where(rows, rate=rate), kind) for rate in rates for kind in KINDS}
     head = "pairs of a category that are nearer than any other client of either: "
     words = {kind: head + "; ".join(f"{_when(rate)}: {scores[rate, kind].words}" for rate in rates) for kind in KINDS}
     perfect = {kind: [scores[rate, kind].perfect for rate in rates] for kind in KINDS}
-    across = {rate: _outside([row for row in rows if row["rate"] == rate]) for rate in rates}
+    across = {rate: _outside(where(rows, rate=rate)) for rate in rates}
     return [
         Verdict(
             "distances of sensitivity vectors within a category are highly consistent with the EMD of the data",
             words["clear"],
-            "reproduced"
-            if all(perfect["clear"])
-            else "reproduced in shape"
-            if any(perfect["clear"])
-            else "not reproduced",
+            graded(all(perfect["clear"]), any(perfect["clear"])),
         ),
         Verdict(
             "the map does not completely follow the EMD",
             "rank correlation with the EMD over pairs of different categories: "
             + ", ".join(f"{value:+.2f} ({_when(rate)})" for rate, value in across.items())
             + "; this EMD counts how far classes are apart by number, which no network knows",
-            "reproduced" if max(across.values()) < 0.8 else "not reproduced",
+            graded(max(across.values()) < 0.8),
         ),
         Verdict(
             "sensitivity can stand for the data in clustering (the vectors are uploaded in the clear); "
             "ours uploads keyed sketches of 256 numbers, of unit length",
             words["sketch"],
-            "beyond" if all(perfect["sketch"]) else "not reproduced",
+            answer(all(perfect["sketch"])),
         ),
     ]
 
@@ -211,12 +198,4 @@ def _when(rate: float) -> str:
     return f"one epoch at rate {rate:g}" if rate else "before training"
 
 
-ITEM = Item(
-    "similarity",
-    "Distance of data and distance of sensitivities",
-    "Appendix E",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("similarity", "Distance of data and distance of sensitivities", "Appendix E", cells, draw, judge)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,14 +19,12 @@ from sensecrypt.data import load_dataset
 from sensecrypt.lab.attacks.ladder import ADVERSARIES
 from sensecrypt.lab.attacks.scores import score_labels
 from sensecrypt.lab.attacks.synthetic import Images, synthetic_client
-from sensecrypt.lab.drawing import colour_of, number, sheet
+from sensecrypt.lab.drawing import Figure, colour_of, number, sheet
 from sensecrypt.lab.experiments.charts import lines
-from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import distinct, mean, where
 from sensecrypt.models import build_model
 from sensecrypt.rng import derive_rng
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CLASSES = 10
 FIRST = ("high", "low", "random")
@@ -36,39 +34,30 @@ NAMES = {LARGE: "ResNet-50", "lenet5": "LeNet-5"}
 SHARP = 0.1  # the share above which the paper's curves have dropped
 LINEAR, UNCHANGED, ALMOST_NOTHING = 0.97, 0.8, 0.1  # R²; of MI, the least and the most part of its start
 ENOUGH = 3  # clients per point, for figures that hardly differ between clients
-ENOUGH_LABELS = (
-    100  # per point, for those that do: with fewer, only what is missed by more than chance explains is told
-)
+ENOUGH_LABELS = 100  # the same for those that do: with fewer, only what is missed by more than chance explains is told
 
 
 def cells(spec: Spec) -> list[Cell]:
     """The paper's network a client at a time; the small one with the attacker who reads all layers, too."""
-    found = [Cell(f"{spec['model']}-{seed}", 90.0, partial(_large, spec, seed)) for seed in range(spec["seeds"])]
-    if spec["small_seeds"]:
-        found.append(Cell(spec["small_model"], 1.2 * spec["small_seeds"], partial(_small, spec)))
-    if spec["strong_seeds"]:
-        seconds = 0.6 * spec["strong_seeds"] * (1 + 3 * len(spec["strong_shares"]))
-        found.append(Cell(f"{spec['small_model']}-{ALL_LAYERS}", seconds, partial(_strong, spec)))
+    first, small = spec["first_seed"], spec["small_model"]
+    found = [
+        Cell(f"{spec['model']}-{seed}", 90.0, partial(_measure, spec, spec["model"], [first + seed], "shares", PAPERS))
+        for seed in range(spec["seeds"])
+    ]
+    few, strong = (range(first, first + spec[f"{kind}_seeds"]) for kind in ("small", "strong"))
+    if few:
+        found.append(Cell(small, 1.2 * len(few), partial(_measure, spec, small, few, "shares", PAPERS)))
+    if strong:
+        seconds = 0.6 * len(strong) * (1 + 3 * len(spec["strong_shares"]))
+        measure = partial(_measure, spec, small, strong, "strong_shares", ALL_LAYERS)
+        found.append(Cell(f"{small}-{ALL_LAYERS}", seconds, measure))
     return found
 
 
-def _large(spec: Spec, seed: int, _folder: Path) -> list[Row]:
-    return _measure(spec, spec["model"], [spec["first_seed"] + seed], spec["shares"], PAPERS)
-
-
-def _small(spec: Spec, _folder: Path) -> list[Row]:
-    seeds = [spec["first_seed"] + seed for seed in range(spec["small_seeds"])]
-    return _measure(spec, spec["small_model"], seeds, spec["shares"], PAPERS)
-
-
-def _strong(spec: Spec, _folder: Path) -> list[Row]:
-    seeds = [spec["first_seed"] + seed for seed in range(spec["strong_seeds"])]
-    return _measure(spec, spec["small_model"], seeds, spec["strong_shares"], ALL_LAYERS)
-
-
-def _measure(spec: Spec, model: str, seeds: Sequence[int], shares: Sequence[float], adversary: str) -> list[Row]:
+def _measure(spec: Spec, model: str, seeds: Sequence[int], which: str, adversary: str, _folder: Path) -> list[Row]:
     """Means over clients: one row for each strategy, share and adversary, the first of the bins being `mi`."""
     torch.set_num_threads(1)
+    shares: Sequence[float] = spec[which]
     data = load_dataset(spec["dataset"])
     images, build = _fitted(model, data.train_images, data.classes)
     found: dict[tuple[str, float, str], list[dict[str, float]]] = {}
@@ -128,7 +117,7 @@ def _resnet50(classes: int, seed: int) -> nn.Module:
 
 def draw(rows: Rows) -> Figure:
     """MI, LeAcc and LnAcc against the encrypted share, a line of panels for each network."""
-    models = _models(rows)
+    models = distinct(rows, "model")
     title = "Encrypting high, low or random sensitivity first"
     figure, panels = sheet(title, panels=3 * len(models), columns=3, size=(13, 4.2 * len(models)))
     for line, model in enumerate(models):
@@ -157,7 +146,7 @@ def draw(rows: Rows) -> Figure:
 def judge(rows: Rows) -> list[Verdict]:
     """Each curve against its description, network by network."""
     verdicts = []
-    for model in _models(rows):
+    for model in distinct(rows, "model"):
         own = _of_model(rows, model)
         judged = _judged(own, f"{_named(model)}: ")
         if min(row["seeds"] for row in _of(own, "high", PAPERS)) < ENOUGH:
@@ -183,7 +172,7 @@ def _judged(rows: Rows, name: str) -> list[Verdict]:
     exists = min(later["low"]) > 0.9 and max(later["high"]) < 0.7
     gap = min(low - high for low, high in zip(late["low"], late["high"], strict=True))
     stops = {first: _stopped(lnacc[first], prior["lnacc"] + 0.05) for first in FIRST}
-    everything = [row for row in rows if row["adversary"] == PAPERS]
+    everything = where(rows, adversary=PAPERS)
     rank = float(spearmanr([row["mi"] for row in everything], [row["lnacc"] for row in everything]).statistic)
     labels = CLASSES * min(row["seeds"] for row in everything)
     few, noise = labels < ENOUGH_LABELS, 1 / np.sqrt(labels)  # two standard errors at most
@@ -195,20 +184,20 @@ def _judged(rows: Rows, name: str) -> list[Verdict]:
             f"{name}MI of random falls almost linearly",
             f"from {y[0]:.2f} to {y[-1]:.2f} bits at {x[-1]:.0%}; R² of a straight line {straight:.3f} (linear: above "
             f"{LINEAR}, and less than half left){_otherwise(rows, 'random')}",
-            "reproduced" if straight > LINEAR and y[-1] < y[0] / 2 else "not reproduced",
+            graded(straight > LINEAR and y[-1] < y[0] / 2),
         ),
         Verdict(
             f"{name}MI of low first remains almost unchanged",
             f"{mi['low'][1][0]:.2f} bits at 0, {mi['low'][1][-1]:.2f} at {mi['low'][0][-1]:.0%}, where high has "
             f"{mi['high'][1][-1]:.2f} and random {mi['random'][1][-1]:.2f} (unchanged: more than {UNCHANGED:.0%} left)"
             f"{_otherwise(rows, 'low')}",
-            "reproduced" if kept > UNCHANGED else "not reproduced",
+            graded(kept > UNCHANGED),
         ),
         Verdict(
             f"{name}MI of high first drops sharply to almost 0 above a share of 0.1",
             f"{beyond[0]:.0%} of its start is left at the first share above 0.1, {beyond[-1]:.0%} at the last (almost "
             f"0: less than {ALMOST_NOTHING:.0%} left){_otherwise(rows, 'high')}",
-            "reproduced" if beyond[0] < ALMOST_NOTHING else "not reproduced",
+            graded(beyond[0] < ALMOST_NOTHING),
         ),
         Verdict(
             f"{name}LeAcc and LnAcc follow: high drops at 0.1, low stays, random falls slowly",
@@ -216,34 +205,27 @@ def _judged(rows: Rows, name: str) -> list[Verdict]:
             f"{min(late['low']):.2f} (bound 0.90), random {late['random'][0]:.2f} to {late['random'][-1]:.2f} (bound: "
             f"a fall by 0.20); LeAcc: high {min(later['high']):.2f} to {max(later['high']):.2f} (bound 0.70), low at "
             f"least {min(later['low']):.2f} (bound 0.90); in shape: LnAcc only; {guess}{note}",
-            _unless(
-                few and missed <= noise,
-                "reproduced" if follows and exists else "reproduced in shape" if follows else "not reproduced",
-            ),
+            graded(follows and exists, follows, unsure=few and bool(missed <= noise)),
         ),
         Verdict(
             f"{name}high and low first are in stark contrast",
             f"LnAcc of low is at least {gap:.2f} above that of high at every share from 10 % on (stark: above 0.50)"
             f"{note}",
-            _unless(few and abs(gap - 0.5) <= np.sqrt(2) * noise, "reproduced" if gap > 0.5 else "not reproduced"),
+            graded(gap > 0.5, unsure=few and bool(abs(gap - 0.5) <= np.sqrt(2) * noise)),
         ),
         Verdict(
             f"{name}random reaches the same protection, at significantly more encryption than high",
             f"LnAcc is down to guessing, within 0.05, from {_words(stops['high'])} (high), {_words(stops['random'])} "
             f"(random), {_words(stops['low'])} (low) on (significantly: at least twice as much){note}",
-            _unless(few, "reproduced" if _reached_later(stops["random"], stops["high"]) else "not reproduced"),
+            graded(_reached_later(stops["random"], stops["high"]), unsure=few),
         ),
         Verdict(
             f"{name}so MI is a reliable measure of leakage",
             f"rank correlation of MI and LnAcc over all points {rank:.2f} (reliable: above 0.80); at {_middle(rows)}"
             f"{note}",
-            _unless(few, "reproduced" if rank > 0.8 else "not reproduced"),
+            graded(rank > 0.8, unsure=few),
         ),
     ]
-
-
-def _unless(unsure: bool, outcome: Outcome) -> Outcome:
-    return "too little to tell" if unsure else outcome
 
 
 def _withstood(rows: Rows, name: str) -> Verdict:
@@ -253,7 +235,7 @@ def _withstood(rows: Rows, name: str) -> Verdict:
     return Verdict(
         f"(ours) {name}: does high first stop one who reads all layers, with labelled data of his own?",
         f"LnAcc of high first {words}; guessing {prior['lnacc']:.2f} (stopped: within 0.30 of it at the first share)",
-        "not reproduced" if own[0]["lnacc"] > prior["lnacc"] + 0.3 else "beyond",
+        answer(own[0]["lnacc"] <= prior["lnacc"] + 0.3),
     )
 
 
@@ -271,24 +253,17 @@ def _late(curve: tuple[list[float], list[float]]) -> list[float]:
     return [value for share, value in zip(*curve, strict=True) if share >= SHARP - 1e-3]
 
 
-def _models(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(row["model"] for row in rows))
-
-
 def _of_model(rows: Rows, model: str) -> Rows:
     """Of one network, cells put together: means weighted by clients."""
     found: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        if row["model"] == model:
-            found.setdefault((row["first"], row["adversary"], row["share"]), []).append(row)
+    for row in where(rows, model=model):
+        found.setdefault((row["first"], row["adversary"], row["share"]), []).append(row)
     return [_together(each) for each in found.values()]
 
 
 def _together(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    weights = [row["seeds"] for row in rows]
     keys = [key for key in rows[0] if key in ("leacc", "lnacc") or key.startswith("mi")]
-    means = {key: float(np.average([row[key] for row in rows], weights=weights)) for key in keys}
-    return {**rows[0], "seeds": sum(weights), **means}
+    return {**rows[0], "seeds": sum(row["seeds"] for row in rows), **{key: mean(rows, key, "seeds") for key in keys}}
 
 
 def _named(model: str) -> str:
@@ -296,8 +271,7 @@ def _named(model: str) -> str:
 
 
 def _of(rows: Rows, first: str, adversary: str) -> list[Any]:
-    own = [row for row in rows if row["first"] == first and row["adversary"] == adversary]
-    return sorted(own, key=lambda row: float(row["share"]))
+    return sorted(where(rows, first=first, adversary=adversary), key=lambda row: float(row["share"]))
 
 
 def _curve(rows: Rows, first: str, adversary: str, key: str) -> tuple[list[float], list[float]]:
@@ -308,8 +282,7 @@ def _curve(rows: Rows, first: str, adversary: str, key: str) -> tuple[list[float
 
 def _stopped(curve: tuple[list[float], list[float]], bound: float) -> float | None:
     """The least share from which on the figure stays below the bound."""
-    shares = [share for place, share in enumerate(curve[0]) if max(curve[1][place:]) <= bound]
-    return shares[0] if shares else None
+    return next((share for place, share in enumerate(curve[0]) if max(curve[1][place:]) <= bound), None)
 
 
 def _reached_later(share: float | None, than: float | None) -> bool:
@@ -337,12 +310,4 @@ def _middle(rows: Rows) -> str:
     return f"{shares[place - 1]:.0%}: " + "; ".join(parts)
 
 
-ITEM = Item(
-    "strategies",
-    "Mutual information and attacks by what is encrypted first",
-    "Appendix H",
-    lambda spec: [spec["dataset"]],
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("strategies", "Mutual information and attacks by what is encrypted first", "Appendix H", cells, draw, judge)

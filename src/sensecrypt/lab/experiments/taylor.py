@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,13 +14,11 @@ from torch import nn
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.client.training import as_tensor, train
 from sensecrypt.data import load_dataset
-from sensecrypt.lab.drawing import log_axis, number, sheet
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
+from sensecrypt.lab.drawing import Figure, log_axis, number, sheet
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, graded
+from sensecrypt.lab.experiments.picking import distinct, where
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector, mean_gradient, set_vector
 from sensecrypt.rng import derive_rng, derive_seed
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHARES = (0.001, 0.01, 0.1, 0.5)  # of the parameters, most sensitive first
 _STEPS = {  # AlexNet dies of larger ones
@@ -77,10 +74,10 @@ def _loss(model: nn.Module, weights: npt.NDArray[np.float32], images: torch.Tens
 
 def draw(rows: Rows) -> Figure:
     """Estimate against truth: one parameter each, and groups."""
-    names = list(dict.fromkeys(row["dataset"] for row in rows))
+    names = distinct(rows, "dataset")
     figure, panels = sheet("Change of the loss without a parameter", panels=len(names), size=(5.2 * len(names), 4.4))
     for axes, name in zip(panels, names, strict=True):
-        own = [row for row in rows if row["dataset"] == name]
+        own = where(rows, dataset=name)
         for kind, marker, colour in (("one parameter", ".", "#0072B2"), ("a group", "D", "#D55E00")):
             part = [row for row in own if (row["parameters"] == 1) == (kind == "one parameter")]
             axes.plot([r["true"] for r in part], [r["estimate"] for r in part], marker, color=colour, label=kind, ms=5)
@@ -96,8 +93,8 @@ def draw(rows: Rows) -> Figure:
 def judge(rows: Rows) -> list[Verdict]:
     """Singles by rank correlation and median ratio; groups by their ratio."""
     verdicts = []
-    for name in dict.fromkeys(row["dataset"] for row in rows):
-        single = [row for row in rows if row["dataset"] == name and row["parameters"] == 1]
+    for name in distinct(rows, "dataset"):
+        single = where(rows, dataset=name, parameters=1)
         true, estimate = (np.array([row[key] for row in single]) for key in ("true", "estimate"))
         correlation = float(spearmanr(true, estimate).statistic)
         ratio = float(np.median(estimate / true))
@@ -106,7 +103,7 @@ def judge(rows: Rows) -> list[Verdict]:
             Verdict(
                 f"{name}: the first-order term stands for the change of the loss, higher orders being negligible",
                 f"one parameter: rank correlation {correlation:.3f}, median estimate / truth {ratio:.2f}",
-                "reproduced" if close else "reproduced in shape" if correlation > 0.8 else "not reproduced",
+                graded(close, correlation > 0.8),
             )
         )
         groups = [row for row in rows if row["dataset"] == name and row["parameters"] > 1]
@@ -116,18 +113,10 @@ def judge(rows: Rows) -> list[Verdict]:
             Verdict(
                 f"{name}: the same holds for the whole subset w that is encrypted",
                 f"estimate / truth of the most sensitive {words}",
-                "reproduced" if holds else "not reproduced",
+                graded(holds),
             )
         )
     return verdicts
 
 
-ITEM = Item(
-    "taylor",
-    "First-order sensitivity against the true change of the loss",
-    "Appendix M",
-    lambda spec: list(spec["datasets"]),
-    cells,
-    draw,
-    judge,
-)
+ITEM = Item("taylor", "First-order sensitivity against the true change of the loss", "Appendix M", cells, draw, judge)

@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from sensecrypt import checks
 from sensecrypt.data import load_dataset
-from sensecrypt.lab.drawing import sheet
-from sensecrypt.lab.experiments.charts import Range, ranges
-from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict
+from sensecrypt.lab.drawing import Figure, sheet
+from sensecrypt.lab.experiments.charts import ranges
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import distinct, mean, of_each, span, where
 from sensecrypt.lab.experiments.uneven_rounds import MASK, NOTHING, OURS, SENSE, rounds
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAPERS = "zero-fill"  # the attacker of the paper
 STRONG = ("prototype", "mask-only")
@@ -103,17 +100,15 @@ def draw(rows: Rows) -> Figure:
         shown = wanted if place < len(cases) else stronger
         own = _of(rows, case)
         kinds = _kinds(own)
-        for axes, key, label in zip(
-            panels[2 * place : 2 * place + 2], ("leacc", "lnacc"), ("LeAcc", "LnAcc"), strict=True
-        ):
+        network, _, reading = _name(case).rpartition("; ")
+        what = "the paper's attacker" if place < len(cases) else "stronger attackers"
+        for axes, key, label in zip(panels[2 * place :], ("leacc", "lnacc"), ("LeAcc", "LnAcc"), strict=False):
             series = {
-                name: [_range(own, kind, *who, key) for kind in kinds]
+                name: [span(list(_values(own, kind, *who, key).values())) for kind in kinds]
                 for name, who in shown.items()
                 if _values(own, kinds[0], *who, key)
             }
             ranges(axes, [_called(kind) for kind in kinds], series, ylabel=label)
-            what = "the paper's attacker" if place < len(cases) else "stronger attackers"
-            network, _, reading = _name(case).rpartition("; ")
             axes.set(ylim=(0, 1.5), yticks=np.linspace(0, 1, 6))
             axes.set_title(f"{network}: {what}\n{reading}", fontsize=9)
             axes.legend(fontsize=7, ncols=2, loc="upper left")
@@ -122,79 +117,60 @@ def draw(rows: Rows) -> Figure:
 
 def judge(rows: Rows) -> list[Verdict]:
     """The paper's statements about its attacker, then what stronger ones find."""
-    verdicts = []
-    for case in _cases(rows):
-        own = _of(rows, case)
-        verdicts += list(_papers(own, _name(case)))
-        verdicts += list(_against_stronger(own, _name(case)))
-    return verdicts
+    return [
+        verdict
+        for case in _cases(rows)
+        for told in (_papers, _against_stronger)
+        for verdict in told(_of(rows, case), _name(case))
+    ]
 
 
 def _papers(rows: Rows, name: str) -> Iterator[Verdict]:
-    kinds = _kinds(rows)
-    few = len({row["client"] for row in rows}) < CLIENTS
-    clients = f"{len({row['client'] for row in rows})} clients" if few else ""
+    kinds, clients = _kinds(rows), len(distinct(rows, "client"))
+    few = clients < CLIENTS
+    before = f"{clients} clients, not {CLIENTS}: " if few else ""
     beside = (
         f"guessing {_along(rows, NOTHING, 'prior', 'lnacc')}, "
         f"nothing encrypted {_along(rows, NOTHING, PAPERS, 'lnacc')}"
     )
-    for key, label, among in (("lnacc", "LnAcc", kinds), ("leacc", "LeAcc", kinds[1:])):
-        mask, sense = ([_mean(rows, kind, who, PAPERS, key) for kind in among] for who in (MASK, SENSE))
+    for key, label, skipped in (("lnacc", "LnAcc", 0), ("leacc", "LeAcc", 1)):
+        mask, sense = (_course(rows, who, PAPERS, key)[skipped:] for who in (MASK, SENSE))
         rise, spread = mask[-1] - mask[0], max(sense) - min(sense)
-        which = "" if key == "lnacc" else " (from round 2 on)"
-        note = beside if key == "lnacc" else f"guessing {_along(rows, NOTHING, 'prior', 'leacc')}"
+        which = " (from round 2 on)" if skipped else ""
+        note = f"guessing {_along(rows, NOTHING, 'prior', 'leacc')}" if skipped else beside
         yield Verdict(
             f"{name}: {label} of MaskCrypt rises significantly with the Non-IID degree{which}",
-            _told(
-                clients,
-                f"{_along(rows, MASK, PAPERS, key)} in rounds 1 to {len(kinds)}, a rise of {rise:.2f} (significant: at "
-                f"least {RISES:.2f}); {note}",
-            ),
-            _outcome(few, rise >= RISES),
+            f"{before}{_along(rows, MASK, PAPERS, key)} in rounds 1 to {len(kinds)}, a rise of {rise:.2f} "
+            f"(significant: at least {RISES:.2f}); {note}",
+            graded(rise >= RISES, unsure=few),
         )
         yield Verdict(
             f"{name}: {label} of SenseCrypt remains almost static{which}",
-            _told(
-                clients,
-                f"{_along(rows, SENSE, PAPERS, key)} in rounds 1 to {len(kinds)}, a spread of {spread:.2f} where "
-                f"MaskCrypt rises by {rise:.2f} (static: at most {STATIC:.2f} while MaskCrypt rises by "
-                f"{RISES:.2f}; in shape: at most {NEARLY_STATIC:.2f} and half of MaskCrypt's rise, or static where "
-                "MaskCrypt does not rise, either)",
-            ),
-            _outcome(
-                few,
+            f"{before}{_along(rows, SENSE, PAPERS, key)} in rounds 1 to {len(kinds)}, a spread of {spread:.2f} where "
+            f"MaskCrypt rises by {rise:.2f} (static: at most {STATIC:.2f} while MaskCrypt rises by "
+            f"{RISES:.2f}; in shape: at most {NEARLY_STATIC:.2f} and half of MaskCrypt's rise, or static where "
+            "MaskCrypt does not rise, either)",
+            graded(
                 spread <= STATIC and rise >= RISES,
                 spread <= STATIC or spread <= min(NEARLY_STATIC, rise / 2),
+                unsure=few,
             ),
         )
-    first = {who: [_mean(rows, kind, who, PAPERS, "leacc") for kind in kinds] for who in (MASK, SENSE)}
-    high = all(values[0] - max(values[1:]) >= HIGHER for values in first.values())
+    first = {who: _course(rows, who, PAPERS, "leacc") for who in (MASK, SENSE)}
     yield Verdict(
         f"{name}: LeAcc is exceptionally high in round 1, as iLRG infers by default that all labels exist",
-        _told(
-            clients,
-            "; ".join(f"{who} {' '.join(f'{value:.2f}' for value in values)}" for who, values in first.items())
-            + f" (exceptionally: by at least {HIGHER:.2f}); guessing that all exist "
-            f"{_mean(rows, kinds[0], NOTHING, 'prior', 'leacc'):.2f} in round 1",
-        ),
-        _outcome(few, high),
+        before
+        + "; ".join(f"{who} {of_each(values)}" for who, values in first.items())
+        + f" (exceptionally: by at least {HIGHER:.2f}); guessing that all exist "
+        f"{_course(rows, NOTHING, 'prior', 'leacc')[0]:.2f} in round 1",
+        graded(all(values[0] - max(values[1:]) >= HIGHER for values in first.values()), unsure=few),
     )
-
-
-def _told(clients: str, words: str) -> str:
-    return f"{clients}, not {CLIENTS}: {words}" if clients else words
-
-
-def _outcome(few: bool, holds: bool, in_shape: bool = False) -> Outcome:
-    if few:
-        return "too little to tell"
-    return "reproduced" if holds else "reproduced in shape" if in_shape else "not reproduced"
 
 
 def _against_stronger(rows: Rows, name: str) -> Iterator[Verdict]:
     """What the best attacker has beyond guessing, on the very clients that he attacked."""
     kinds = _kinds(rows)
-    names = [each for each in dict.fromkeys(row["adversary"] for row in rows) if each not in ("prior", PAPERS)]
+    names = [each for each in distinct(rows, "adversary") if each not in ("prior", PAPERS)]
     for method in (SENSE, OURS):
         seen = [each for each in names if _values(rows, kinds[0], method, each, "lnacc")]
         if not seen:
@@ -208,7 +184,7 @@ def _against_stronger(rows: Rows, name: str) -> Iterator[Verdict]:
             f"(ours) {name}: does {method} withstand stronger attackers, too?",
             f"LnAcc in rounds 1 to {len(kinds)}: {words}; at best {gain:+.2f} against guessing (withstood: at most "
             f"{NOTHING_LEARNT:+.2f}){mask}",
-            "beyond" if gain <= NOTHING_LEARNT else "not reproduced",
+            answer(gain <= NOTHING_LEARNT),
         )
 
 
@@ -223,7 +199,7 @@ def _cases(rows: Rows) -> list[tuple[str, str]]:
 
 
 def _of(rows: Rows, case: tuple[str, str]) -> Rows:
-    return [row for row in rows if (row["network"], row["reading"]) == case]
+    return where(rows, network=case[0], reading=case[1])
 
 
 def _name(case: tuple[str, str]) -> str:
@@ -233,7 +209,7 @@ def _name(case: tuple[str, str]) -> str:
 
 
 def _kinds(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(row["classes"] for row in rows))
+    return distinct(rows, "classes")
 
 
 def _called(kind: str) -> str:
@@ -242,33 +218,25 @@ def _called(kind: str) -> str:
 
 def _values(rows: Rows, kind: str, method: str, adversary: str, key: str) -> dict[tuple[int, int], float]:
     """By seed and client."""
-    wanted = (kind, method, adversary)
-    return {
-        (row["seed"], row["client"]): row[key]
-        for row in rows
-        if (row["classes"], row["method"], row["adversary"]) == wanted
-    }
+    own = where(rows, classes=kind, method=method, adversary=adversary)
+    return {(row["seed"], row["client"]): row[key] for row in own}
 
 
-def _mean(rows: Rows, kind: str, method: str, adversary: str, key: str) -> float:
-    return float(np.mean(list(_values(rows, kind, method, adversary, key).values())))
-
-
-def _range(rows: Rows, kind: str, method: str, adversary: str, key: str) -> Range:
-    values = list(_values(rows, kind, method, adversary, key).values())
-    return min(values), float(np.mean(values)), max(values)
+def _course(rows: Rows, method: str, adversary: str, key: str) -> list[float]:
+    """The mean of each round."""
+    return [mean(where(rows, classes=kind, method=method, adversary=adversary), key) for kind in _kinds(rows)]
 
 
 def _along(rows: Rows, method: str, adversary: str, key: str) -> str:
-    return " ".join(f"{_mean(rows, kind, method, adversary, key):.2f}" for kind in _kinds(rows))
+    return of_each(_course(rows, method, adversary, key))
 
 
 ITEM = Item(
     "uneven-data",
     "LeAcc and LnAcc under statistical heterogeneity",
     "Figures 7 and 8",
-    lambda spec: ["mnist", "cifar-100"] if spec["large_clients"] else ["mnist"],
     cells,
     draw,
     judge,
+    datasets=lambda spec: ["mnist", "cifar-100"] if spec["large_clients"] else ["mnist"],
 )

@@ -15,11 +15,11 @@ def check_config(config: RunConfig, description: Description) -> None:
     """Refuse what this fleet could not play."""
     from sensecrypt.transports.flower.settings import refuse_local_only
 
-    if config.clients != description.clients:
-        problem = f"is {config.clients}, and the fleet has {description.clients}"
+    if config.problem.clients != description.clients:
+        problem = f"is {config.problem.clients}, and the fleet has {description.clients}"
         raise InvalidInput("clients", problem, "leave it out, or start a fleet of that many")
-    if not 2 <= config.min_contributors <= description.clients:
-        problem = f"is {config.min_contributors}, the fleet has {description.clients} clients"
+    if not 2 <= config.release.min_contributors <= description.clients:
+        problem = f"is {config.release.min_contributors}, the fleet has {description.clients} clients"
         raise InvalidInput("min_contributors", problem, f"choose 2 to {description.clients}, or start a larger fleet")
     refuse_local_only(config)
 
@@ -34,14 +34,14 @@ def register(folder: FleetFolder, description: Description, config: RunConfig, r
         admin.register_run(
             run,
             size=size,
-            profile=config.profile,
+            profile=config.encryption.profile,
             members=dict(enumerate(description.members)),
-            min_contributors=config.min_contributors,
+            min_contributors=config.release.min_contributors,
             aggregators=[AGGREGATOR],
-            quorum=config.quorum,
+            quorum=config.release.quorum,
             first=first,
-            rounds=config.rounds,
-            server=config.server_rule,
+            rounds=config.training.rounds,
+            server=config.server.rule,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from sensecrypt.client.client import NO_PART
 from sensecrypt.client.identity import Identity, read_identity
 from sensecrypt.client.joining import Load, join_run, require_terms
 from sensecrypt.client.problem import configured_share
@@ -21,6 +23,8 @@ from sensecrypt.transports.flower.settings import read_settings
 from sensecrypt.transports.flower.wire import pack, unpack
 
 IDENTITY = "sensecrypt-identity"  # the key of the node's configuration that names the identity file
+
+_LOG = logging.getLogger("sensecrypt.client")
 
 
 def make_app(load: Load | None, *, recipe: Recipe) -> ClientApp:
@@ -63,6 +67,9 @@ def _reply(message: Message, work: Callable[[Parts], Parts]) -> Message:
         parts = work(unpack(message.content))
     except SenseCryptError as error:
         parts = {FAILURE: str(error).encode()}
+    except Exception:  # its text may tell of this client's data
+        _LOG.exception("nothing is sent")
+        parts = {FAILURE: NO_PART.encode()}
     return Message(pack(parts), reply_to=message)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sensecrypt import checks
-from sensecrypt.config import RunConfig, make_config
+from sensecrypt.config import RunConfig, make_config, to_settings
 from sensecrypt.errors import InvalidInput
 from sensecrypt.keyservice.names import NAME
 from sensecrypt.policies import get_policy
@@ -57,16 +57,13 @@ def read_settings(run_config: Mapping[str, Any]) -> Settings:
 
 def refuse_local_only(config: RunConfig) -> None:
     """Raise for what only the engine on one machine can do."""
-    policy = get_policy(config.policy)
-    why = {
-        "layout": config.layout if policy.ranks_by == "jacobian" and config.layout != "prefix" else "",
-        "key_mode": config.key_mode if config.key_mode != "dkms" else "",
-        "crypto": config.crypto if config.crypto != "real" else "",
-        "messages": config.messages if config.messages == "keep" else "",
-        "weighting": config.weighting if config.weighting != "client" else "",
-    }
-    for setting, value in why.items():
-        if value:
+    settings, by_jacobian = to_settings(config), get_policy(config.selection.policy).ranks_by == "jacobian"
+    possible = {"key_mode": "dkms", "crypto": "real", "messages": "forget", "weighting": "client"}
+    if by_jacobian:
+        possible = {"layout": "prefix", **possible}
+    for setting, only in possible.items():
+        value = settings[setting]
+        if value != only:
             instead = {"weighting": "set weighting=client", "key_mode": "set key_mode=dkms"}.get(
                 setting, "leave it out"
             )

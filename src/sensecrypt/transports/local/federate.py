@@ -18,7 +18,7 @@ from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.client.checking import make_recipe
 from sensecrypt.client.problem import own_problem
 from sensecrypt.client.recipe import Evaluate, Fit, Loss, MakeOptimizer, MakeScheduler, Metric, Recipe
-from sensecrypt.config import RunConfig, make_config
+from sensecrypt.config import RunConfig, make_config, to_settings
 from sensecrypt.coordinator.ports import Record
 from sensecrypt.errors import InvalidInput
 from sensecrypt.runs.folder import CHANGEABLE, RunFolder
@@ -155,7 +155,7 @@ def federate(
         if goes_on:
             with folder.held():
                 config = _changed(folder, config)
-        line = Progress(config.rounds, shown=progress)
+        line = Progress(config.training.rounds, shown=progress)
         stack.callback(line.end)
         try:
             return run_local(
@@ -208,8 +208,8 @@ def _devices(devices: Sequence[Device] | None, clients: int) -> dict[str, Any]:
 
 def _changed(folder: RunFolder, config: RunConfig) -> RunConfig:
     """The configuration of the run in the folder with what this call has otherwise, if that can change."""
-    known, changes = vars(folder.read_config()), {}
-    for name, value in vars(config).items():
+    known, changes = to_settings(folder.read_config()), {}
+    for name, value in to_settings(config).items():
         if name != "statistics" and value != known[name]:
             if name not in CHANGEABLE:
                 problem = f"is {value}, and the run in {folder.path} has {known[name]}"

@@ -44,37 +44,35 @@ def make_keys(config: RunConfig, always: BoolVector | None, cost_model: CostMode
         always: parameters that come first in every order.
         cost_model: of a calibrated run's ciphertexts; None: they are measured.
     """
-    shared, ahead, encrypts = (
-        config.key_mode == "shared-key",
-        config.randomness == "ahead",
-        get_policy(config.policy).encrypts,
-    )
-    if not shared and config.clients < config.min_contributors:
-        problem = f"is {config.min_contributors}, and the run has {config.clients} client(s): no sum would be decrypted"
-        fix = f"use more clients, or set min_contributors={config.clients}, with which members can read each other"
+    policy, encryption = get_policy(config.selection.policy), config.encryption
+    shared, ahead, encrypts = encryption.key_mode == "shared-key", encryption.randomness == "ahead", policy.encrypts
+    clients, least = config.problem.clients, config.release.min_contributors
+    if not shared and clients < least:
+        problem = f"is {least}, and the run has {clients} client(s): no sum would be decrypted"
+        fix = f"use more clients, or set min_contributors={clients}, with which members can read each other"
         raise InvalidInput("min_contributors", problem, fix)
     secret: DecryptionKey
-    if config.crypto == "calibrated":
+    if encryption.crypto == "calibrated":
         if encrypts and cost_model is None:
-            cost_model = measure_cost_model(config.profile, shared_key=shared, ahead=ahead)
-        secret, ahead = NullCipher(get_profile(config.profile)), False
+            cost_model = measure_cost_model(encryption.profile, shared_key=shared, ahead=ahead)
+        secret, ahead = NullCipher(get_profile(encryption.profile)), False
     else:
-        cost_model, secret = None, generate_keypair(config.profile)[1]
+        cost_model, secret = None, generate_keypair(encryption.profile)[1]
         if encrypts:
             (secret if shared else secret.public).encrypt([0])  # builds the tables, which workers inherit
     rules = release_rules(config)
     service = InProcessKeyService(
-        SharedKeyClients(secret) if shared else KeyServer(secret, rules=rules, statistics=config.statistics),
+        SharedKeyClients(secret) if shared else KeyServer(secret, rules=rules, statistics=config.server.statistics),
         secret.public,
-        clients=config.clients,
+        clients=clients,
         rules=rules,
         first=always,
-        slot_order=config.layout == "prefix" and get_policy(config.policy).ranks_by is not None,
-        workers=config.workers,
-        rule=config.server_rule,
+        slot_order=config.selection.layout == "prefix" and policy.ranks_by is not None,
+        workers=config.machines.workers,
+        rule=config.server.rule,
     )
-    clients: EncryptionKey | DecryptionKey = secret if shared else secret.public
-    return LocalKeys(service, AheadKey(clients) if ahead else clients, cost_model)
+    key: EncryptionKey | DecryptionKey = secret if shared else secret.public
+    return LocalKeys(service, AheadKey(key) if ahead else key, cost_model)
 
 
 def release_rules(config: RunConfig) -> ReleaseRules:
@@ -83,9 +81,9 @@ def release_rules(config: RunConfig) -> ReleaseRules:
     Weights there are n_i / Σ n_j, as the paper has them: a quorum of its own would cap them. A run whose
     `min_contributors` allows sums of two hides nobody from a colluder, so none is assumed, as in a fleet of two.
     """
-    least = config.min_contributors
-    if config.key_mode == "shared-key":
+    least = config.release.min_contributors
+    if config.encryption.key_mode == "shared-key":
         return ReleaseRules(min_contributors=1)
     if least == 1:
-        return ReleaseRules(least, config.quorum)
-    return ReleaseRules(least, config.quorum, LARGEST_WEIGHT, LARGEST_RATIO, min(COLLUDERS, least - 2))
+        return ReleaseRules(least, config.release.quorum)
+    return ReleaseRules(least, config.release.quorum, LARGEST_WEIGHT, LARGEST_RATIO, min(COLLUDERS, least - 2))

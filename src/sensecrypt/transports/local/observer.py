@@ -41,8 +41,13 @@ class LocalObserver(Observer):
         clip: float | None,
     ) -> None:
         """Of one run."""
-        self._own = config.dataset == "own"
-        self._keeps, self._problem, self._folder, self._service = config.messages == "keep", problem, folder, service
+        self._own = config.problem.dataset == "own"
+        self._keeps, self._problem, self._folder, self._service = (
+            config.machines.messages == "keep",
+            problem,
+            folder,
+            service,
+        )
         self._initial, self._clip = initial, clip
         self._shares = _label_shares(problem)
         self._figures: dict[int, dict[str, float]] = {}

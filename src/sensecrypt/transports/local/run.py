@@ -75,7 +75,7 @@ def run_local(
     """
     if not resume:
         folder.refuse_existing()
-    if memo is not None and config.dataset == "own":
+    if memo is not None and config.problem.dataset == "own":
         raise InvalidInput("memo", "tells problems apart by their data set's name", "use it with named data sets")
     what = problem or configured_problem(config)
     _refuse_impossible(config)
@@ -114,11 +114,11 @@ def _play(
     cost_model: CostModel | None,
 ) -> Result:
     warm_up()
-    if get_policy(config.policy).ranks_by == "jacobian":
+    if get_policy(config.selection.policy).ranks_by == "jacobian":
         jacobian.warm_up()
     initial = what.build()
     vector, classes, many = get_vector(initial), what.classes, statistics_count(initial)
-    config = replace(config, statistics=many)
+    config = replace(config, server=replace(config.server, statistics=many))
     _refuse_empty_masks(config, vector.size)
     known = (folder.load_cost_model() if resume else None) or cost_model  # one run, one calibration
     always = always_of(config, initial, classes)
@@ -131,17 +131,18 @@ def _play(
         keys.clients,
         memo,
         always,
-        blinded=config.blinded,
+        blinded=config.encryption.blinded,
         layers={name: math.prod(shape) for name, shape in vector_layout(initial)},
         recipe=what.recipe,
         weights=what.weights,
     )
-    clip = clip_bound(config.clip, vector[: vector.size - many]) if config.uploads == "updates" else None
+    bound = clip_bound(config.training.clip, vector[: vector.size - many])
+    clip = bound if config.training.uploads == "updates" else None
     if resume:
         _require_same_start(folder, vector)
     observer = LocalObserver(config, what, folder, keys.service, vector, clip)
     clients = LocalClients(RUN_NAME, context, vector, clip, folder.path / "clients")
-    with folder.held(), Workers(clients, keys.service.client, config.workers) as workers:
+    with folder.held(), Workers(clients, keys.service.client, config.machines.workers) as workers:
         if not resume:
             folder.create(config)  # only now: what could not even start leaves nothing behind
             folder.save_cost_model(keys.cost_model)
@@ -195,14 +196,14 @@ def _require_same_start(folder: RunFolder, initial: Vector) -> None:
 
 def _refuse_impossible(config: RunConfig) -> None:
     """Raise for what could never run."""
-    ordered = config.layout == "prefix" and get_policy(config.policy).ranks_by is not None
-    if measures_bandwidth(config) and config.clustering == "none" and not ordered:
+    ordered = config.selection.layout == "prefix" and get_policy(config.selection.policy).ranks_by is not None
+    if measures_bandwidth(config) and config.groups.clustering == "none" and not ordered:
         fix = "choose bandwidth declared, clustering auto, or layout prefix"
         raise InvalidInput("bandwidth", "is measured by an answer before the first round, and there is none", fix)
 
 
 def _refuse_empty_masks(config: RunConfig, size: int) -> None:
     """Raise for a ratio that would encrypt nothing."""
-    if get_policy(config.policy).uses_ratio:
-        block = min(get_profile(config.profile).slots, size)
-        blocks_of(config.ratio, -(-size // block), block)
+    if get_policy(config.selection.policy).uses_ratio:
+        block = min(get_profile(config.encryption.profile).slots, size)
+        blocks_of(config.selection.ratio, -(-size // block), block)

@@ -70,7 +70,7 @@ class LocalTransport:
 
     def present(self, *, seconds: float) -> Mapping[int, Hashable]:  # noqa: ARG002 (nobody is waited for)
         """Everybody, always."""
-        return dict.fromkeys(range(self._config.clients), "here")
+        return dict.fromkeys(range(self._config.problem.clients), "here")
 
     def ask(self, kind: str, requests: Mapping[int, Parts], *, seconds: float) -> Iterator[Reply]:  # noqa: ARG002
         """Each client's reply, as it is done."""

@@ -1,0 +1,23 @@
+"""SenseCrypt inside an existing Flower app: a wrapper around its strategy, and a mod around its training.
+
+    from sensecrypt.flower import ClientApp                       # in place of Flower's
+    strategy = SenseCrypt(strategy, key_service="in-process")     # in the ServerApp
+
+Everything else of the app stays as it is. Where an app has train functions that stay plain,
+`@app.train(mods=[sensecrypt_mod])` protects one of them. `docs/flower.md` says what each side sees.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+from sensecrypt.errors import MissingExtra
+
+if any(importlib.util.find_spec(module) is None for module in ("flwr", "httpx")):
+    raise MissingExtra("sensecrypt.flower", "flower")
+
+from sensecrypt.flower.app import ClientApp
+from sensecrypt.flower.mod import sensecrypt_mod
+from sensecrypt.flower.wrapper import SenseCrypt
+
+__all__ = ["ClientApp", "SenseCrypt", "sensecrypt_mod"]

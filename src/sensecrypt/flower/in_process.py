@@ -1,0 +1,66 @@
+"""A key service in the ServerApp's process, for simulations: the same checks, and nobody is protected from anybody."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from sensecrypt.crypto.keys import generate_keypair
+from sensecrypt.crypto.scheme import EncryptionKey
+from sensecrypt.flower.instructions import IN_PROCESS
+from sensecrypt.flower.node import serialize_key
+from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.released import ReleasedSum
+from sensecrypt.protocol.releaserules import ReleaseRules
+from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.roundtasks import RoundTask
+
+_LOG = logging.getLogger("flwr.sensecrypt")
+_WARNING = (
+    'key_service="in-process" is for simulations: this one process has the secret key and sees every update. '
+    "For clients of others run a key service, and pass its https:// address."
+)
+
+
+class InProcess:
+    """A key server that ends with the app."""
+
+    address, with_tags = IN_PROCESS, True
+
+    def __init__(self) -> None:
+        """Nothing yet; says once what it is not."""
+        _LOG.warning(_WARNING)
+        self._examples: dict[int, float] = {}
+
+    def begin(self, run: str, size: int, profile: str, rules: ReleaseRules) -> EncryptionKey:  # noqa: ARG002
+        """A fresh key pair."""
+        public, secret = generate_keypair(profile)
+        self._server, self._rules, self._key = KeyServer(secret, rules=rules), rules, serialize_key(public)
+        return public
+
+    def rules(self) -> ReleaseRules:
+        """As the app says."""
+        return self._rules
+
+    def register(self, round_: Round) -> tuple[bytes, bytes]:
+        """What a member would ask a key service for."""
+        self._rules.check(round_.weights, round_.weights.keys())
+        self._examples = {}
+        return RoundTask(round_, self._server.tag_seed(round_)).to_bytes(), self._key
+
+    def take_tag(self, tag: bytes, round_: Round, *, sender: int, examples: float) -> None:
+        """As a key service takes it from the client."""
+        self._server.take_tag(tag, round_, sender=sender)
+        self._examples[sender] = examples
+
+    def tags(self, round_: Round) -> Collection[int]:
+        """Whose came with the replies."""
+        return self._server.tagged(round_)
+
+    def names(self) -> Mapping[int, str]:
+        """Nobody has a certificate."""
+        return {}
+
+    def release(self, aggregate: bytes, round_: Round) -> ReleasedSum:
+        """Decrypt and verify."""
+        return self._server.release(aggregate, round_, samples=self._examples)

@@ -1,0 +1,299 @@
+"""The server's side: a strategy around the app's own, which sees replies as if each client had sent the mean."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+
+from sensecrypt import checks
+from sensecrypt.checks import FloatVector
+from sensecrypt.coordinator.exclusion import Exclusion
+from sensecrypt.coordinator.partedsum import MISMATCH, PartedSum
+from sensecrypt.crypto.scheme import EncryptionKey
+from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
+from sensecrypt.flower.arrays import Layout, digest, read_arrays
+from sensecrypt.flower.coding import MOST_EXAMPLES, Terms, clip_of, decode, size_of, wide_bound
+from sensecrypt.flower.instructions import IN_PROCESS, RECORD, Instructions, unpack_reply
+from sensecrypt.flower.selecting import Hook, most_sensitive, sensitivities, whole
+from sensecrypt.flower.services import AppKeyService
+from sensecrypt.flower.supported import require_supported
+from sensecrypt.profiles import DEFAULT_PROFILE, Profile, get_profile
+from sensecrypt.protocol.released import ReleasedSum
+from sensecrypt.protocol.releaserules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, ReleaseRules
+from sensecrypt.protocol.round import Round
+from sensecrypt.types import BoolVector, Mask
+
+RULES = ReleaseRules(3, 0.5, LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS)
+_LOG = logging.getLogger("flwr.sensecrypt")
+_EVERYBODY = (0.0, float(MOST_EXAMPLES))
+
+
+@dataclass(frozen=True, eq=False)
+class _Playing:
+    """A round between its two halves."""
+
+    round: Round
+    terms: Terms
+    start: FloatVector
+    layout: Layout
+    nodes: dict[int, int]  # Flower's node by the client's number
+
+
+class SenseCrypt(Strategy):
+    """Encrypted aggregation for a strategy that needs the weighted mean of the replies, and their metrics."""
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        key_service: str | None = None,
+        profile: str | Profile = DEFAULT_PROFILE,
+        clip: float | None = None,
+        examples: tuple[float, float] = _EVERYBODY,
+        encrypt: float = 1.0,
+        sensitivity: Hook | None = None,
+        rules: ReleaseRules = RULES,
+        run: str | None = None,
+        trusted: bool = False,
+    ) -> None:
+        """Around a strategy.
+
+        Args:
+            strategy: FedAvg, FedAvgM, FedAdam, FedAdagrad, FedYogi or FedProx, also inside Flower's wrappers for
+                differential privacy with clipping on the client.
+            key_service: `in-process` for a simulation; or the address of a key service, such as
+                https://keys.example:8443, and $SENSECRYPT_AGGREGATOR names the identity file of this app.
+            profile: how updates are encrypted.
+            clip: the bound on the L2 norm of each client's update; None: 64 times the model's, which honest training
+                does not touch.
+            examples: a client with fewer counts as one with the first number, one with more as one with the second.
+            encrypt: the part of the model that is encrypted; the rest is blinded.
+            sensitivity: from a model and its mean update to how sensitive each number is; None: |w·Δw|.
+            rules: which sums may be decrypted; a key service has its own, and the stricter one counts.
+            run: its name at the key service; None: a random one.
+            trusted: whether a strategy of a class that is not known may be wrapped.
+        """
+        super().__init__()
+        inner = require_supported(strategy, trusted=trusted)
+        self.strategy, self._weighted_by = strategy, str(getattr(inner, "weighted_by_key", "num-examples"))
+        self._profile = get_profile(profile)
+        self._clip = None if clip is None else Terms(clip).bound
+        self._examples = (float(examples[0]), float(examples[1]))
+        self._encrypt = checks.number("encrypt", encrypt, low=0.0, high=1.0)
+        self._sensitivity, self._rules, self._named = sensitivity, rules, run
+        self._service = _service(key_service)
+        self._run, self._last = "", 0
+        self._public: EncryptionKey
+        self._numbers: dict[int, int] = {}
+        self._exclusion = Exclusion()
+        self._flags: BoolVector | None = None
+        self._playing: _Playing | None = None
+
+    def summary(self) -> None:
+        """Log how updates are protected, and the strategy's own settings."""
+        _LOG.info("\t├──> SenseCrypt: key service %s, profile %s", self._service.address, self._profile.name)
+        self.strategy.summary()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The strategy's own messages, each with what the node's mod needs to know."""
+        messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
+        if not messages:
+            return messages
+        sent = _the_same(messages)
+        start, layout = read_arrays(sent, whose="initial_arrays")
+        vector = layout.vector(start)
+        if not self._run or server_round <= self._last:
+            self._begin(layout)
+        self._last = server_round
+        terms = Terms(wide_bound(vector) if self._clip is None else self._clip, *self._examples)
+        nodes = {self._number(message.metadata.dst_node_id): message.metadata.dst_node_id for message in messages}
+        if len(nodes) != len(messages):
+            raise InvalidInput("strategy", "asks a node twice in one round", "sample each node once")
+        round_ = self._describe(server_round, layout, sorted(nodes))
+        try:
+            task, key = self._service.register(round_)
+        except (Rejected, Refused) as error:
+            raise Rejected(f"round {server_round} of {len(nodes)} nodes is not started: {error}") from None
+        self._playing = _Playing(round_, terms, vector, layout, nodes)
+        flags = whole(round_) if self._flags is None else self._flags
+        mask = Mask(flags, round_.size, round_.block).to_bits()
+        place = (self._run, server_round)
+        for message in messages:
+            number = self._number(message.metadata.dst_node_id)
+            told = Instructions(*place, number, self._service.address, terms, self._weighted_by, mask, task, key)
+            message.content = RecordDict({**message.content, RECORD: told.to_record()})
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The strategy's own result, from replies that carry the weighted mean of whoever is in the released sum."""
+        playing, self._playing = self._playing, None
+        received = list(replies)
+        if playing is None:
+            return self.strategy.aggregate_train(server_round, received)
+        if playing.round.number != server_round:
+            raise Rejected(f"round {server_round} was not started with SenseCrypt")
+        usable, failed, problems = self._take(received, playing)
+        try:
+            released = self._release(usable, playing, problems)
+            mean, examples = decode(released, playing.terms, playing.round)
+        except (Rejected, Refused) as error:
+            raise Rejected(_failed_round(server_round, error, problems)) from None
+        _LOG.info("\t├──> SenseCrypt: sum of %d clients, %.0f examples", len(released.contributors), examples)
+        if self._encrypt < 1:
+            gains = sensitivities(playing.start, mean, playing.layout, self._sensitivity)
+            self._flags = most_sensitive(gains, self._encrypt, playing.round)
+        model = playing.layout.record(playing.start + mean)
+        for number in released.contributors:
+            _put_arrays(usable[number][0], model)
+        told = [usable[number][0] for number in released.contributors]
+        return self.strategy.aggregate_train(server_round, [*told, *failed])
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """As the strategy does."""
+        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """As the strategy does."""
+        return self.strategy.aggregate_evaluate(server_round, replies)
+
+    def _begin(self, layout: Layout) -> None:
+        """Register a run of its own with the key service, for this model."""
+        self._run = self._named if self._named and not self._run else f"flower-{secrets.token_hex(8)}"
+        self._numbers, self._exclusion, self._flags = {}, Exclusion(), None
+        size = size_of(layout.size)
+        self._public = self._service.begin(self._run, size, self._profile.name, self._rules)
+
+    def _number(self, node: int) -> int:
+        """A node's number in the run: in the order in which nodes are first sampled."""
+        return self._numbers.setdefault(node, len(self._numbers))
+
+    def _describe(self, number: int, layout: Layout, clients: list[int]) -> Round:
+        weights = {client: 1 / len(clients) for client in clients}
+        size, clip = size_of(layout.size), clip_of(layout.size)
+        return Round(self._run, number, 0, "model", size, self._profile, weights, clip=clip)
+
+    def _take(
+        self, received: list[Message], playing: _Playing
+    ) -> tuple[dict[int, tuple[Message, bytes]], list[Message], list[str]]:
+        """Replies that can be used, by client, with their uploads; those with errors; and what is wrong with others."""
+        numbers = {node: number for number, node in playing.nodes.items()}
+        usable: dict[int, tuple[Message, bytes]] = {}
+        failed, problems = [], []
+        for reply in received:
+            node = reply.metadata.src_node_id
+            if reply.has_error():
+                failed.append(reply)
+                problems.append(f"node {node}: {(reply.error.reason or 'failed').strip().splitlines()[-1][:300]}")
+                continue
+            try:
+                number = numbers.get(node)
+                if number is None or number in usable:
+                    raise Rejected("a reply that was not asked for, or the second one")
+                if number in self._exclusion.found:
+                    raise Rejected("an earlier reply of it did not match its tag")
+                upload, tag = unpack_reply(reply.content, with_tag=self._service.with_tags)
+                examples = self._told_examples(reply, playing.terms)
+                if self._service.with_tags:
+                    self._service.take_tag(tag, playing.round, sender=number, examples=examples)
+                usable[number] = (reply, upload)
+            except SenseCryptError as error:
+                problems.append(f"{self._who(node)}: {error}")
+                _LOG.warning("refused, %s: %s", self._who(node), error)
+        return usable, failed, problems
+
+    def _told_examples(self, reply: Message, terms: Terms) -> float:
+        """What the reply's metrics say; a key service has it from the client."""
+        records = list(reply.content.metric_records.values())
+        value = records[0].get(self._weighted_by) if len(records) == 1 else None
+        if isinstance(value, list) or value is None or not np.isfinite(value) or value <= 0:
+            raise Rejected(f"a reply without one MetricRecord with {self._weighted_by}")
+        return terms.counted(float(value))
+
+    def _release(self, usable: dict[int, tuple[Message, bytes]], playing: _Playing, problems: list[str]) -> ReleasedSum:
+        """The sum of all uploads that can be added, or without those that spoil it."""
+        round_, rules, tagged = playing.round, self._service.rules(), set(self._service.tags(playing.round))
+        parts = self._exclusion.parts(0, usable, round_.weights, rules)
+        total = PartedSum(round_, self._public, parts)
+        for number, (_, upload) in usable.items():
+            try:
+                if number not in tagged:
+                    raise Rejected("the key service has no tag of it")
+                total.add(upload, sender=number)
+            except Rejected as error:
+                who = self._who(playing.nodes[number])
+                problems.append(f"{who}: {error}")
+                _LOG.warning("refused, %s: %s", who, error)
+        found: list[ReleasedSum] = []
+
+        def release(without: int | None) -> None:
+            closed = total.total(without=without).close()
+            found.append(self._service.release(closed.to_bytes(round_), round_))
+
+        if not total.contributors:
+            raise Rejected("no upload can be used")
+        left_out = total.of_part(total.open_most(rules, release))
+        self._exclusion.learn(0, found[-1].contributors, left_out)
+        if left_out:
+            names = " or ".join(self._who(playing.nodes[number]) for number in left_out)
+            _LOG.warning("left out, %s: the sum does not match its tags with this upload in it", names)
+        return found[-1]
+
+    def _who(self, node: int) -> str:
+        name = self._service.names().get(self._numbers.get(node, -1))
+        return f"node {node}" if name is None else f"{name} (node {node})"
+
+
+def _service(key_service: str | None) -> AppKeyService:
+    if key_service == IN_PROCESS:
+        from sensecrypt.flower.in_process import InProcess
+
+        return InProcess()
+    if key_service is not None and key_service.startswith("https://"):
+        from sensecrypt.flower.remote import Remote
+
+        return Remote(key_service)
+    told = "is missing" if key_service is None else f"is {key_service!r}"
+    raise InvalidInput("key_service", told, 'pass "in-process" for a simulation, or the https:// address of one')
+
+
+def _the_same(messages: list[Message]) -> ArrayRecord:
+    """The arrays that all messages carry."""
+    records = [list(message.content.array_records.values()) for message in messages]
+    if any(len(each) != 1 for each in records):
+        raise InvalidInput("strategy", "sends messages without one ArrayRecord", "send the model in one ArrayRecord")
+    first = records[0][0]
+    if any(each[0] is not first for each in records):
+        marks = {digest(*read_arrays(each[0], whose="the strategy's message")) for each in records}
+        if len(marks) != 1:
+            raise InvalidInput("strategy", "sends nodes different models", "their updates cannot be added")
+    return first
+
+
+def _put_arrays(reply: Message, model: ArrayRecord) -> None:
+    """Put the mean model where the upload was."""
+    name = next(iter(reply.content.array_records))
+    reply.content = RecordDict({key: model if key == name else each for key, each in reply.content.items()})
+
+
+def _failed_round(number: int, error: Rejected | Refused, problems: list[str]) -> str:
+    """Which rule or check failed, and whose replies were not used."""
+    reason = str(error)
+    if getattr(error, "code", "") == MISMATCH:
+        reason += ", and too few clients replied to find out whose"
+    if "times the weight" in reason or "of the sum" in reason:
+        reason += "; SenseCrypt(…, examples=(least, most)) limits what one client counts"
+    left = f" (not used: {'; '.join(problems)})" if problems else ""
+    return f"round {number} is not released: {reason}{left}"

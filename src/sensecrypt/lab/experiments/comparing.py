@@ -1,0 +1,37 @@
+"""Comparisons of methods that items measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sensecrypt.lab.compare.comparison import compare
+from sensecrypt.lab.compare.scenarios import scenario_settings
+from sensecrypt.methods import parse_methods
+
+
+def compared(
+    scenario: str,
+    dataset: str,
+    methods: Iterable[str],
+    settings: Mapping[str, Any],
+    folder: Path,
+    *,
+    preset: str = "default",
+    crypto: str = "auto",
+) -> dict[str, Any]:
+    """The report of a comparison, continued if it was interrupted.
+
+    Args:
+        scenario: whose settings hold where `settings` does not say otherwise.
+        dataset: name of a data set.
+        methods: as `sensecrypt compare --policies` takes them.
+        settings: of all methods.
+        folder: where their runs go.
+        preset: of methods that name none.
+        crypto: as `sensecrypt compare --crypto` takes it.
+    """
+    chosen = parse_methods(",".join(methods), preset)
+    whole = scenario_settings(scenario, dataset, dict(settings))
+    return compare(scenario, chosen, whole, folder, crypto=crypto, resume=True)

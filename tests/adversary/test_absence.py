@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from sensecrypt.algo.clipping import clip_bound
-from sensecrypt.client import localtraining, scoring
+from sensecrypt.client import scoring
 from sensecrypt.client import update as client_update
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.models import get_vector, set_vector
 from sensecrypt.protocol.coordination import FAILURE, facts_from_bytes
-from sensecrypt.protocol.places import Place, place_of
+from sensecrypt.protocol.round import RoundAddress, address_of
 from sensecrypt.protocol.updates import model_of
 from tests.adversary.audited import released
 from tests.adversary.test_conditions import ONE_CLASS, Wire
@@ -83,7 +83,7 @@ def test_nobody_is_missing_whatever_the_hostile_member_gets_through(fleet, monke
 def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(fleet, monkeypatch, caplog):
     """Should a start at the edge come about all the same, and training fail for whoever holds class 3."""
     played = fleet(**{**SETTINGS, "rounds": 1})
-    problem, honest = configured_problem(played.config), localtraining.train_on
+    problem, honest = configured_problem(played.config), scoring.train_on
 
     def train(model, data, recipe, **settings):
         vector = get_vector(model)
@@ -92,7 +92,7 @@ def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(f
         trained = honest(model, data, recipe, **settings)
         return np.full_like(trained, np.nan) if int(data.parts[1][0]) == int(problem.clients[2][1][0]) else trained
 
-    monkeypatch.setattr(localtraining, "train_on", train)
+    monkeypatch.setattr(scoring, "train_on", train)
     wire = Wire(played)
     played.play()
     uploads = {client: parts for client, kind, parts in wire.received if kind == "train"}
@@ -110,18 +110,18 @@ def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(f
 def test_whoever_fails_at_once_tells_the_same_facts(fleet, monkeypatch, policy):
     """Training that raises for one client: what the aggregator gets of it has the same parts, facts and lengths."""
     played = fleet(**{**SETTINGS, "rounds": 1, "policy": policy})
-    problem, honest = configured_problem(played.config), localtraining.train_on
+    problem, honest = configured_problem(played.config), scoring.train_on
 
     def train(model, data, recipe, **settings):
         if int(data.parts[1][0]) == int(problem.clients[2][1][0]):
             raise RuntimeError("of this client's data alone")
         return honest(model, data, recipe, **settings)
 
-    monkeypatch.setattr(localtraining, "train_on", train)
+    monkeypatch.setattr(scoring, "train_on", train)
     wire = Wire(played)
     outcome = played.play()
     uploads = {client: parts for client, kind, parts in wire.received if kind == "train"}
-    assert set(uploads) == {record["client"] for record in outcome.played} == set(range(6))
+    assert set(uploads) == {record.client for record in outcome.played} == set(range(6))
     told = {client: facts_from_bytes(parts["facts"], "train") for client, parts in uploads.items()}
     assert len({frozenset(facts) for facts in told.values()}) == 1
     zeros = {client: {name for name, value in facts.items() if value == 0} for client, facts in told.items()}
@@ -133,18 +133,19 @@ def test_whoever_fails_at_once_tells_the_same_facts(fleet, monkeypatch, policy):
 def test_an_honest_client_whose_training_moved_much_is_clipped_and_stays_in_the_sum(fleet, monkeypatch):
     """Its update would be far outside its slots and the bound; without clipping it would be missing, or refused."""
     played = fleet(**{**SETTINGS, "rounds": 1})
-    problem, honest, moved_much = configured_problem(played.config), localtraining.train_on, 300.0
+    problem, honest, moved_much = configured_problem(played.config), scoring.train_on, 300.0
 
     def train(model, data, recipe, **settings):
         trained = honest(model, data, recipe, **settings)
         return trained + moved_much if int(data.parts[1][0]) == int(problem.clients[2][1][0]) else trained
 
-    monkeypatch.setattr(localtraining, "train_on", train)
+    monkeypatch.setattr(scoring, "train_on", train)
     played.play()
     assert released(played) == [list(range(6))]
     with played.server.identity("client", "client-0") as identity:
         moved = identity.moved(
-            Place(played.run, 0, 0, "model", 0), identity.task(Place(played.run, 0, 0, "model", 0)).round.size
+            RoundAddress(played.run, 0, 0, "model", 0),
+            identity.task(RoundAddress(played.run, 0, 0, "model", 0)).round.size,
         )
     bound = clip_bound(played.config.training.clip, get_vector(problem.build()))
     part = bound / 6 / np.sqrt(moved.size)  # of the clipped update, which is the same in every parameter
@@ -158,8 +159,8 @@ def test_what_members_fetch_does_not_name_contributors(fleet):
     model = played.folder / "state-client-0"
     assert model.exists()
     with played.server.identity("client", "client-0") as identity:
-        round_ = identity.task(Place(played.run, 0, 0, "model", 0)).round
-        moved = identity.moved(place_of(round_), round_.size)
+        round_ = identity.task(RoundAddress(played.run, 0, 0, "model", 0)).round
+        moved = identity.moved(address_of(round_), round_.size)
     initial = get_vector(configured_problem(played.config).build())
     assert isinstance(moved, np.ndarray)
     assert moved.shape == initial.shape

@@ -1,7 +1,12 @@
-"""What a client works with in a run, besides its messages: settings, model, data, key."""
+"""What a client works with in a run, besides its messages: settings, model, data, key, randomness.
+
+A run's seed is public. Whoever knows it knows a client's batches, and two runs of the same settings train the same. So
+a client of a fleet draws from the operating system.
+"""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +17,6 @@ import numpy.typing as npt
 from torch import nn
 
 from sensecrypt.client.data import ClientData, Pair, as_data
-from sensecrypt.client.randomness import training_seed
 from sensecrypt.client.recipe import PLAIN, Recipe
 from sensecrypt.config import RunConfig
 from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey
@@ -20,10 +24,18 @@ from sensecrypt.errors import InvalidInput
 from sensecrypt.models import set_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
+from sensecrypt.rng import derive_seed
 from sensecrypt.types import BoolVector
 
+_BITS = 63
+
+
+def training_seed(seed: int, purpose: str, *path: int, local: bool) -> int:
+    """The seed for one purpose: derived from the run's, or fresh from the operating system if `local`."""
+    return secrets.randbits(_BITS) if local else derive_seed(seed, purpose, *path)
+
+
 Vector = npt.NDArray[np.float32]
-Facts = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)

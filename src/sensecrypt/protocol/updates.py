@@ -8,6 +8,7 @@ members send whole models, the mean of these is handed out in its place.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -15,9 +16,28 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.algo.serverupdates import ServerRule, State
+from sensecrypt.crypto.scheme import Ints
+from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.protection import model_format
-from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
+
+
+@dataclass(frozen=True)
+class ReleasedSum:
+    """A decrypted and verified sum.
+
+    Attributes:
+        values: Σ p_i·w_i in fixed point, in the parameters' natural order; Σ n_i·w_i where the aggregator multiplies.
+        weight: Σ p_i over the contributors, or Σ n_i.
+        contributors: who they are.
+        cost: of decrypting it.
+    """
+
+    values: Ints
+    weight: float
+    contributors: tuple[int, ...]
+    cost: Cost = field(default_factory=Cost, compare=False, repr=False)
+
 
 Vector = npt.NDArray[np.float32]
 FEDAVG = ServerRule()

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from sensecrypt import federate
+from sensecrypt.records import clients_of
 
 SETTINGS = {"profile": "insecure-test", "clustering": "none", "workers": 1, "batch_size": 8, "learning_rate": 0.1}
 DRAW = torch.Generator().manual_seed(5)
@@ -189,15 +190,17 @@ def test_data_of_clients_that_are_not_sampled_are_never_made():
     result = federate(
         nn.Linear(6, 3), range(many), load=load, weights=[1] * many, sample=4, rounds=3, settings=SETTINGS
     )
-    played = {record["client"] for record in result.records}
+    played = {record.client for record in result.records}
     assert len(result.records) == 12
-    assert set(load.seen) - {0} <= played | {record["client"] for record in result.log if "order_blocks" in record}
+    assert set(load.seen) - {0} <= played | {
+        each.client for each in clients_of(result.log) if each.order_blocks is not None
+    }
     assert len(set(load.seen)) <= 20
 
 
 def test_weights_count():
     heavy = federate(nn.Linear(6, 3), PAIRS, weights=[1, 1, 2], rounds=1, settings={**SETTINGS, "seed": 3})
-    records = {record["client"]: record for record in heavy.records}
+    records = {record.client: record for record in heavy.records}
     assert len(records) == 3
     model = nn.Linear(6, 3)
     by_weights = federate(model, PAIRS, weights=[0.25, 0.25, 0.5], rounds=1, settings=SETTINGS)

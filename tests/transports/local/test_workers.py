@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sensecrypt.errors import InvalidInput, Rejected
-from sensecrypt.transports.local.workers import Lost, Workers
+from sensecrypt.transports.local.transport import Lost, Workers
 
 HERE = os.getpid()
 
@@ -160,7 +160,7 @@ def test_workers_end_with_the_process_that_started_them(workers):
 
 KILLED = """
 import os, signal
-from sensecrypt.transports.local.workers import Workers
+from sensecrypt.transports.local.transport import Workers
 from tests.transports.local.test_workers import Services, calls, handle
 
 print(*{pid for _, pid in Workers(handle, Services(), 3).answers(calls("tell", 9))}, flush=True)

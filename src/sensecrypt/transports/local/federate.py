@@ -19,8 +19,8 @@ from sensecrypt.client.checking import make_recipe
 from sensecrypt.client.problem import own_problem
 from sensecrypt.client.recipe import Evaluate, Fit, Loss, MakeOptimizer, MakeScheduler, Metric, Recipe
 from sensecrypt.config import RunConfig, make_config, to_settings
-from sensecrypt.coordinator.ports import Record
 from sensecrypt.errors import InvalidInput
+from sensecrypt.records import Record, clients_of, servers_of
 from sensecrypt.runs.folder import CHANGEABLE, RunFolder
 from sensecrypt.transports.local.observer import LocalObserver
 from sensecrypt.transports.local.progress import Progress
@@ -222,14 +222,13 @@ def _after(
     line: Progress, on_round: OnRound | None, number: int, records: list[Record], observer: LocalObserver
 ) -> bool:
     """Show the round and call who wants to know; whether the run is to stop."""
-    metrics = mean_figures([record.get("metrics", {}) for record in records if "server" in record])
+    metrics = mean_figures([record.metrics or {} for record in servers_of(records)])
     line.round(number, metrics)
     if on_round is None:
         return False
-    clients = [record for record in records if "client" in record]
-    shares = [record["encrypted_share"] for record in clients if "encrypted_share" in record]
-    reasons = {each["client"]: each.get("left_out", each.get("failure")) for each in clients}
-    left_out = {client: reason for client, reason in reasons.items() if reason}
+    clients = clients_of(records)
+    shares = [each.encrypted_share for each in clients if each.encrypted_share is not None]
+    left_out = {each.client: why for each in clients for why in [each.left_out or each.failure] if why}
     share = float(np.mean(shares)) if shares else 0.0
     verdict = on_round(RoundDone(number, metrics, share, left_out, observer.built))
     return isinstance(verdict, (bool, np.bool_)) and bool(verdict)

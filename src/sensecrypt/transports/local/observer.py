@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,15 @@ from sensecrypt.client.evaluation import measure
 from sensecrypt.client.problem import Problem
 from sensecrypt.client.training import accuracy_by_class, class_shares
 from sensecrypt.config import RunConfig
-from sensecrypt.coordinator.ports import Observer, Record
+from sensecrypt.coordinator.ports import Observer
 from sensecrypt.keyservice.in_process import InProcessKeyService
 from sensecrypt.models import set_vector
 from sensecrypt.protocol.envelope import serialize
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.updates import model_from
+from sensecrypt.records import SETUP, ClientRecord, Record, ServerRecord
 from sensecrypt.runs.clientmap import save_map
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.simulation.clock import SETUP
 
 
 class LocalObserver(Observer):
@@ -89,10 +90,10 @@ class LocalObserver(Observer):
             self._figures[cluster] = measure(self.built(cluster), as_data(self._problem.test), self._problem.recipe)
         return self._figures[cluster]
 
-    def _own_figures(self, client: int, cluster: int) -> dict[str, float]:
+    def _own_figures(self, client: int, cluster: int) -> dict[str, float] | None:
         """Named figures of a cluster's latest model on a client's own test data; none without such data."""
         if self._problem.client_tests is None:
-            return {}
+            return None
         where = f"client_tests[{client}]"
         return measure(self.built(cluster), self._problem.client_tests[client], self._problem.recipe, where)
 
@@ -133,15 +134,12 @@ class LocalObserver(Observer):
             return
         self._figures = {}
         accuracies = self.accuracies(labels)
-        for record in records:
-            if "client" in record:
-                record["accuracy"] = accuracies[record["client"]]
-            if not self._own:
-                continue
-            if "server" in record:
-                record["metrics"] = self.figures(record["cluster"])
-            elif "client" in record and "left_out" not in record:
-                record["metrics"] = self._own_figures(record["client"], record["cluster"])
+        for place, record in enumerate(records):
+            if isinstance(record, ClientRecord):
+                own = self._own_figures(record.client, record.cluster) if self._own and record.counts else None
+                records[place] = replace(record, accuracy=accuracies[record.client], metrics=own)
+            elif isinstance(record, ServerRecord) and self._own:
+                records[place] = replace(record, metrics=self.figures(record.cluster))
 
 
 def _label_shares(problem: Problem) -> list[npt.NDArray[np.float64]] | None:

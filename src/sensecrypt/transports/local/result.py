@@ -16,6 +16,7 @@ from torch import nn
 
 from sensecrypt.errors import InvalidInput
 from sensecrypt.models import set_vector
+from sensecrypt.records import servers_of
 from sensecrypt.runs.outcome import Outcome
 
 
@@ -33,7 +34,7 @@ class Result(Outcome):
 
     def __repr__(self) -> str:
         told = "  ".join(f"{name} {value:.4g}" for name, value in self._last_figures().items())
-        rounds, clients = len({record["round"] for record in self.records}), len(self.labels)
+        rounds, clients = len({record.round for record in self.records}), len(self.labels)
         models = len(self.vectors)
         many = f"{models} model{'s' if models != 1 else ''}, {clients} clients, {rounds} rounds"
         return f"<Result: {many}{f', {told}' if told else ''}>"
@@ -67,18 +68,18 @@ class Result(Outcome):
     def history(self) -> list[dict[str, float]]:
         """The figures of every round on the test data, `round` among them: the mean over clusters."""
         found: dict[int, list[dict[str, float]]] = defaultdict(list)
-        for record in self.log:
-            if "server" in record and record["round"] >= 0:
-                found[record["round"]].append(record.get("metrics", {}))
+        for record in servers_of(self.log):
+            if record.round >= 0:
+                found[record.round].append(record.metrics or {})
         return [{"round": number, **mean_figures(found[number])} for number in sorted(found)]
 
     @property
     def client_history(self) -> list[dict[str, float]]:
         """The figures of every client and round on its own test data, where there are any."""
         return [
-            {"round": record["round"], "client": record["client"], **record["metrics"]}
+            {"round": record.round, "client": record.client, **record.metrics}
             for record in self.played
-            if record.get("metrics")
+            if record.metrics
         ]
 
     def report(self) -> str:
@@ -88,7 +89,7 @@ class Result(Outcome):
         for row in self.history:
             figures = {name: value for name, value in row.items() if name != "round"}
             lines.append(f"round {row['round'] + 1:.0f}: {_shown(figures)}")
-        clipped = sum(bool(record.get("clipped")) for record in self.played)
+        clipped = sum(bool(record.clipped) for record in self.played)
         if clipped:
             told = f"{clipped} of {len(self.played)} updates were longer than the bound, and clipped to it"
             lines.append(f"{told}; a larger one is settings={{'clip': …}}, and lets one client move the model further")

@@ -25,20 +25,19 @@ from sensecrypt.client.training import warm_up
 from sensecrypt.config import RunConfig
 from sensecrypt.coordinator import run as coordinator
 from sensecrypt.coordinator.budgets import measures_bandwidth
-from sensecrypt.coordinator.ports import Patience, Record
+from sensecrypt.coordinator.ports import Patience
 from sensecrypt.errors import InvalidInput
 from sensecrypt.models import get_vector, named_arrays, statistics_count, vector_layout
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.situation import blocks_of
 from sensecrypt.profiles import get_profile
-from sensecrypt.runs.fleetoutcome import without_refusals
+from sensecrypt.records import Record, clients_of, only_played
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import CostModel
 from sensecrypt.transports.local.keys import make_keys
 from sensecrypt.transports.local.observer import LocalObserver
 from sensecrypt.transports.local.result import Result
-from sensecrypt.transports.local.transport import Intercept, LocalClients, LocalTransport, OnReply
-from sensecrypt.transports.local.workers import Workers
+from sensecrypt.transports.local.transport import Intercept, LocalClients, LocalTransport, OnReply, Workers
 
 RUN_NAME = "local"
 OnRound = Callable[[int, float, float], None]
@@ -171,16 +170,16 @@ def _play(
         folder.save_model(cluster, named_arrays(observer.built(cluster)))
     hashes = [hashlib.sha256(each.tobytes()).hexdigest() for each in vectors]
     labels, seconds = state.labels.tolist(), time.perf_counter() - start
-    accuracy, log = observer.accuracies(labels), without_refusals(folder.records())
+    accuracy, log = observer.accuracies(labels), only_played(folder.records())
     return Result(config, labels, accuracy, log, seconds, state.why, hashes, vectors, what.build)
 
 
 def _told(hooks: _Hooks, observer: LocalObserver, number: int, records: list[Record]) -> bool:
     """Whether the run is to stop after this round."""
     if hooks.on_round is not None:
-        clients = [record for record in records if "client" in record]
-        shares = [record["encrypted_share"] for record in clients if "encrypted_share" in record]
-        accuracies = [record["accuracy"] for record in clients]
+        clients = clients_of(records)
+        shares = [record.encrypted_share for record in clients if record.encrypted_share is not None]
+        accuracies = [math.nan if record.accuracy is None else record.accuracy for record in clients]
         hooks.on_round(number, float(np.nanmean(accuracies)), float(np.mean(shares)) if shares else 0.0)
     return hooks.on_records is not None and hooks.on_records(number, records, observer)
 

@@ -17,6 +17,7 @@ from sensecrypt.models import get_vector, set_vector
 from sensecrypt.protocol.coordination import FAILURE, facts_from_bytes
 from sensecrypt.protocol.round import RoundAddress, address_of
 from sensecrypt.protocol.updates import model_of
+from sensecrypt.records import to_fields
 from tests.adversary.audited import released
 from tests.adversary.test_conditions import ONE_CLASS, Wire
 from tests.transports.flower.conftest import dkms as dkms
@@ -101,8 +102,8 @@ def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(f
     assert len({len(parts["upload"]) for parts in uploads.values()}) == 1
     assert len({frozenset(parts) for parts in uploads.values()}) == 1
     told = [facts_from_bytes(parts["facts"], "train") for parts in uploads.values()]
-    assert len({frozenset(facts) for facts in told}) == 1
-    assert min(facts["train_seconds"] for facts in told) > 0  # a 0 would tell who failed
+    assert len({frozenset(to_fields(facts)) for facts in told}) == 1
+    assert min(facts.train_seconds for facts in told) > 0  # a 0 would tell who failed
     assert "a zero update is sent" in caplog.text  # on the client's own machine
 
 

@@ -45,9 +45,8 @@ def test_a_round_enters_no_more_code_than_it_did(tmp_path):
     assert len(entered) <= 382  # with data and losses of any form: 352 before
     assert len({file for file, _ in entered}) <= 68
     path = [(file, name) for file, name in entered if file.removeprefix(ROOT).split("/")[1] in PATH]
-    print(len(entered), len({file for file, _ in entered}), len(path), len({file for file, _ in path}))
-    assert len(path) <= 260
-    assert len({file for file, _ in path}) <= 40
+    assert len(path) <= 255
+    assert len({file for file, _ in path}) <= 39
 
 
 @pytest.mark.parametrize(("refresh", "most"), [(5, 4), (2, 5)])

@@ -124,8 +124,8 @@ def test_whoever_fails_at_once_tells_the_same_facts(fleet, monkeypatch, policy):
     uploads = {client: parts for client, kind, parts in wire.received if kind == "train"}
     assert set(uploads) == {record.client for record in outcome.played} == set(range(6))
     told = {client: facts_from_bytes(parts["facts"], "train") for client, parts in uploads.items()}
-    assert len({frozenset(facts) for facts in told.values()}) == 1
-    zeros = {client: {name for name, value in facts.items() if value == 0} for client, facts in told.items()}
+    assert len({frozenset(to_fields(facts)) for facts in told.values()}) == 1
+    zeros = {client: {name for name, value in to_fields(facts).items() if value == 0} for client, facts in told.items()}
     assert zeros[2] == zeros[1]
     data = b"".join(part for parts in uploads.values() for part in parts.values())
     assert b"of this client" not in data

@@ -58,6 +58,10 @@ def run(folder: Path, *, nodes: int) -> dict[str, np.ndarray]:
         grid = Loop(client.app, nodes, lambda node: {"partition-id": node - 100, "num-partitions": nodes})
         grid.run_config = told
         server.app(grid, Context(1, 1, {}, RecordDict(), told))
+    return load_arrays(folder)
+
+
+def load_arrays(folder: Path) -> dict[str, np.ndarray]:
     return dict(np.load(folder / "out.npz"))
 
 

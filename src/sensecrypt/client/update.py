@@ -48,7 +48,7 @@ class Trained:
 
     Attributes:
         weights: the model.
-        gradient: at the weights that `_scored_at` names, if the policy asked for it.
+        gradient: at the weights that `_scored_at` names, if the round needs it.
         facts: the seconds of work that both took.
     """
 
@@ -108,14 +108,14 @@ class Update:
 
 
 def train_and_score(context: ClientContext, task: Task) -> Trained:
-    """Local training, and the gradient that the policy asks for."""
+    """Local training, and the gradient if the round needs it."""
     config, client, number = context.config, task.client, task.round.number
     weights, seconds = train_locally(context, client, task.vector, number)
     _require_finite(weights, context.layers)
     gradient, scoring = None, 0.0
-    if context.policy.needs_gradient and context.recipe.by_difference:
-        gradient = task.vector - weights
-    elif context.policy.needs_gradient:
+    if context.recipe.by_difference:
+        gradient = task.vector - weights if context.policy.needs_gradient else None
+    elif _scores(context, task):
         scored = _scored_at(context, task, weights)
         samples = config.selection.sensitivity_samples
         gradient, scoring = gradient_of(context, client, scored, number, samples=samples)
@@ -167,7 +167,7 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
     except Exception as error:
         reason = _log_failure(task, error)
     took = work_seconds() - start
-    scoring = took if context.policy.needs_gradient else 0.0  # a 0 would tell that training failed
+    scoring = took if _scores(context, task) else 0.0  # a 0 would tell that training failed
     spent = Facts(train_seconds=took, sensitivity_seconds=scoring) if trained is None else trained.facts
     return _zero_update(context, task, reason, spent)
 
@@ -306,6 +306,11 @@ def _decides_by_shared(context: ClientContext, task: Task) -> bool:
     return task.order is not None and task.profile is not None and context.policy.heeds_always
 
 
+def _scores(context: ClientContext, task: Task) -> bool:
+    """Whether the round needs the client's own sensitivities: its choice follows from them, or a new order is due."""
+    return context.policy.needs_gradient and (task.refresh is not None or not _decides_by_shared(context, task))
+
+
 def _shared_gains(task: Task) -> checks.FloatVector | None:
     """The cluster's mean sensitivity of every parameter, if it has an order."""
     if task.order is None or task.profile is None:
@@ -314,13 +319,14 @@ def _shared_gains(task: Task) -> checks.FloatVector | None:
 
 
 def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice) -> checks.FloatVector | None:
-    """|w·g| to tell the coverage with; for a method that does not need it, computed off the clock and only if asked."""
+    """|w·g| to tell the coverage with; where the round does not need it, computed off the clock and only if asked."""
     gradient, scored = trained.gradient, _scored_at(context, task, trained.weights)
     if gradient is None:
-        failed = context.policy.needs_gradient or trained.weights is task.vector
+        failed = _scores(context, task) or trained.weights is task.vector
         if failed:  # what the cluster shares stands for the client's own
             return _shared_gains(task)
-        if choice.mask.blocks in (0, choice.mask.flags.size):
+        told = not context.discreet or task.refresh is not None
+        if choice.mask.blocks in (0, choice.mask.flags.size) or not told:
             return None
         samples = context.config.selection.sensitivity_samples
         if context.recipe.by_difference:

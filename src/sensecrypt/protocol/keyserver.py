@@ -23,7 +23,7 @@ from sensecrypt.protocol.ledger import ImportanceOrder, Ledger, MemoryLedger
 from sensecrypt.protocol.messages import Aggregate, Tag
 from sensecrypt.protocol.releaserules import ReleaseRules, check_groups
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.tags import PRIME, Blinding, TagOffset, mac_tag, sum_of, taggable, wrap
+from sensecrypt.protocol.tags import PRIME, Blinding, mac_tag, sum_of, taggable, wrap
 from sensecrypt.protocol.updates import ReleasedSum, within_clip
 
 
@@ -157,8 +157,7 @@ class KeyServer:
         blindings = [each.blinding for each in given if each.blinding is not None]
         decrypted = decrypt_aggregate(aggregate, round_, self._secret, order, blindings=blindings, workers=workers)
         encrypted, values, sound, cost = decrypted
-        sums = (encrypted, values, aggregate.tag_offset)
-        verified = _verifies(*sums, given=given, round_=round_, seed=self.tag_seed(round_)) and sound
+        verified = _verifies(encrypted, values, aggregate, given, round_, seed=self.tag_seed(round_)) and sound
         if not verified or not _ranks(values, round_):
             raise Rejected(MISMATCH, code="tags-mismatch")
         released = ReleasedSum(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)
@@ -233,18 +232,16 @@ def _ranks(values: Ints, round_: Round) -> bool:
 
 
 def _verifies(
-    encrypted: Ints, values: Ints, tag_offset: TagOffset, *, given: Sequence[Tag], round_: Round, seed: bytes
+    encrypted: Ints, values: Ints, aggregate: Aggregate, given: Sequence[Tag], round_: Round, *, seed: bytes
 ) -> bool:
-    """Whether these are the sums that the tags are for; takes as long whatever is wrong.
+    """Whether these are the sums that the tags are for; takes as long whatever they are.
 
     Where the aggregator multiplies, it also adds plain values into the ciphertexts. No parameter is then in both parts
     of the aggregate, nothing can be moved between them, and the check sum over everything is enough.
     """
-    small = taggable(encrypted) & taggable(values)
-    found = (
-        (mac_tag(encrypted, seed) + tag_offset.encrypted) % PRIME,
-        (mac_tag(values, seed) + tag_offset.whole) % PRIME,
-    )
+    small, offset = taggable(encrypted) & taggable(values), aggregate.tag_offset
+    part = mac_tag(encrypted, seed) if aggregate.mask.blocks else 0
+    found = ((part + offset.encrypted) % PRIME, (mac_tag(values, seed) + offset.whole) % PRIME)
     tags = [(round_.factor(each.client) * each.encrypted, round_.factor(each.client) * each.value) for each in given]
     expected = (sum(part for part, _ in tags) % PRIME, sum(whole for _, whole in tags) % PRIME)
     return small & (found[1] == expected[1]) & (round_.factors is not None or found[0] == expected[0])

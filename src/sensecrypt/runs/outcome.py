@@ -27,6 +27,7 @@ class Outcome:
         wall_seconds: that the run took here.
         why_clusters: in words.
         model_sha256: of each cluster's model.
+        why_profile: why `auto` became the profile; empty if the profile was said.
     """
 
     config: RunConfig
@@ -36,6 +37,7 @@ class Outcome:
     wall_seconds: float
     why_clusters: str
     model_sha256: list[str]
+    why_profile: str
 
     @property
     def records(self) -> list[ClientRecord]:
@@ -80,6 +82,8 @@ class Outcome:
             "wall_seconds": self.wall_seconds,
             "device_seconds": total_seconds(times),
             "crypto": self.config.encryption.crypto,
+            "profile": self.config.encryption.profile,
+            "why_profile": self.why_profile,
             "sensitivity_noise": noise_summary(self.config, clients_of(self.log)),
             "bytes_up": sum(record.bytes_up or 0 for record in clients_of(self.log)),
             "bytes_down": sum(record.bytes_down or 0 for record in clients_of(self.log)),

@@ -87,6 +87,11 @@ def reference(tmp_path_factory):
         {"workers": 4},
         {"profile": "paillier-2048"},
         {"profile": "ckks-8192", "layout": "blocks"},
+        {"profile": "ring-2048"},
+        {"profile": "ring-2048", "layout": "blocks", "policy": "random", "ratio": 0.5},
+        {"profile": "ring-2048x4", "rest": "plain"},
+        {"profile": "ring-2048x16", "crypto": "calibrated"},
+        {"profile": "auto"},
     ],
     ids=str,
 )

@@ -34,6 +34,7 @@ from sensecrypt.profiles import get_profile
 from sensecrypt.records import Record, clients_of, only_played
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import CostModel
+from sensecrypt.simulation.profilechoice import resolve_profile
 from sensecrypt.transports.local.keys import make_keys
 from sensecrypt.transports.local.observer import LocalObserver
 from sensecrypt.transports.local.result import Result
@@ -118,6 +119,7 @@ def _play(
     initial = what.build()
     vector, classes, many = get_vector(initial), what.classes, statistics_count(initial)
     config = replace(config, server=replace(config.server, statistics=many))
+    config, why_profile = resolve_profile(config, vector.size)
     _refuse_empty_masks(config, vector.size)
     known = (folder.load_cost_model() if resume else None) or cost_model  # one run, one calibration
     always = always_of(config, initial, classes)
@@ -143,7 +145,7 @@ def _play(
     clients = LocalClients(RUN_NAME, context, vector, clip, folder.path / "clients")
     with folder.held(), Workers(clients, keys.service.client, config.machines.workers) as workers:
         if not resume:
-            folder.create(config)  # only now: what could not even start leaves nothing behind
+            folder.create(config, why_profile=why_profile)  # only now: what could not even start leaves nothing behind
             folder.save_cost_model(keys.cost_model)
         transport = LocalTransport(
             workers,
@@ -171,7 +173,7 @@ def _play(
     hashes = [hashlib.sha256(each.tobytes()).hexdigest() for each in vectors]
     labels, seconds = state.labels.tolist(), time.perf_counter() - start
     accuracy, log = observer.accuracies(labels), only_played(folder.records())
-    return Result(config, labels, accuracy, log, seconds, state.why, hashes, vectors, what.build)
+    return Result(config, labels, accuracy, log, seconds, state.why, hashes, folder.why_profile, vectors, what.build)
 
 
 def _told(hooks: _Hooks, observer: LocalObserver, number: int, records: list[Record]) -> bool:

@@ -113,7 +113,9 @@ def train_and_score(context: ClientContext, task: Task) -> Trained:
     weights, seconds = train_locally(context, client, task.vector, number)
     _require_finite(weights, context.layers)
     gradient, scoring = None, 0.0
-    if _scores(context, task):
+    if context.recipe.by_difference:
+        gradient = task.vector - weights if context.policy.needs_gradient else None
+    elif _scores(context, task):
         scored = _scored_at(context, task, weights)
         samples = config.selection.sensitivity_samples
         gradient, scoring = gradient_of(context, client, scored, number, samples=samples)
@@ -175,7 +177,7 @@ def _log_failure(task: Task, error: Exception) -> str:
     if task.round.clip is None:
         raise error
     reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
-    _LOG.warning("round %d: a zero update is sent, because: %s", task.round.number, reason)
+    _LOG.warning("round %d, client %d: a zero update is sent, because: %s", task.round.number, task.client, reason)
     return reason
 
 
@@ -202,7 +204,7 @@ def _protected(context: ClientContext, task: Task, trained: Trained, choice: Cho
     selecting = work_seconds() - start
     start = work_seconds()
     key, client = context.key, task.client
-    sent, clipped = _to_send(task, trained)
+    sent, clipped = _to_send(task, trained, context.config.server.statistics)
     protected = protect_model(
         sent, choice.mask, task.round, client=client, key=key, seed=task.tag_seed, blinded=context.blinded
     )
@@ -243,12 +245,13 @@ def _require_finite(weights: Vector, layers: Mapping[str, int] | None) -> None:
         raise InvalidInput("model", problem, "lower the learning rate, or look at this client's data")
 
 
-def _to_send(task: Task, trained: Trained) -> tuple[Sent, bool | None]:
+def _to_send(task: Task, trained: Trained, statistics: int) -> tuple[Sent, bool | None]:
     """What is encoded: the model, or the clipped update and whether it was longer than allowed."""
     if task.round.clip is None:
         return trained.weights, None
     update = trained.weights.astype(np.float64) - task.vector
-    return clip_update(update, norm=task.round.clip, largest=model_format(task.round).largest)
+    largest = model_format(task.round).largest
+    return clip_update(update, norm=task.round.clip, largest=largest, statistics=statistics)
 
 
 def _coverage(choice: Choice, gains: checks.FloatVector | None) -> float:
@@ -326,5 +329,8 @@ def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice)
         if choice.mask.blocks in (0, choice.mask.flags.size) or not told:
             return None
         samples = context.config.selection.sensitivity_samples
-        gradient, _ = gradient_of(context, task.client, scored, task.round.number, samples=samples)
+        if context.recipe.by_difference:
+            gradient = task.vector - trained.weights
+        else:
+            gradient, _ = gradient_of(context, task.client, scored, task.round.number, samples=samples)
     return sensitivity(scored, gradient).astype(np.float64)

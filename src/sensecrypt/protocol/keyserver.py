@@ -86,15 +86,18 @@ class KeyServer:
     ciphertexts show the key it gives up after `MOST_FAILURES`, wherever it runs.
     """
 
-    def __init__(self, secret: DecryptionKey, *, rules: ReleaseRules = _RULES, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self, secret: DecryptionKey, *, rules: ReleaseRules = _RULES, ledger: Ledger | None = None, statistics: int = 0
+    ) -> None:
         """A server for one key pair.
 
         Args:
             secret: the key.
             rules: for the sums that it decrypts.
             ledger: its memory; None: one that ends with this process, its seeds from the operating system.
+            statistics: how many values at the end of an update are no parameters: the bound on updates is not theirs.
         """
-        self._secret = secret
+        self._secret, self._statistics = secret, statistics
         self._rules = rules
         self._ledger: Ledger = MemoryLedger() if ledger is None else ledger
         self._failed = 0
@@ -162,7 +165,8 @@ class KeyServer:
         encrypted, values, sound, cost = decrypted
         verified = _verifies(encrypted, values, aggregate, given, round_, seed=self.tag_seed(round_)) and sound
         released = ReleasedSum(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)
-        if not (verified and _ranks(values, round_) and within_clip(released, round_)):
+        bounded = within_clip(released, round_, statistics=self._statistics)
+        if not (verified and _ranks(values, round_) and bounded):
             self._failed += 1
             raise Rejected(MISMATCH, code="tags-mismatch")
         self._ledger.keep_released(round_, released)

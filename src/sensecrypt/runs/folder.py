@@ -195,20 +195,6 @@ class RunFolder:
         kept = [record for record in self.records() if record.round < round_number]
         self.write("records.jsonl", "".join(json.dumps(to_fields(record)) + "\n" for record in kept).encode())
 
-    def save_models(
-        self, vectors: Sequence[npt.NDArray[np.float32]], layout: Sequence[tuple[str, tuple[int, ...]]]
-    ) -> None:
-        """The final model of each cluster, with the names and shapes of its tensors."""
-        for cluster, vector in enumerate(vectors):
-            self.save_model(cluster, vector, layout)
-
-    def save_model(
-        self, cluster: int, vector: npt.NDArray[np.float32], layout: Sequence[tuple[str, tuple[int, ...]]]
-    ) -> None:
-        """The final model of one cluster."""
-        tensors, start = {}, 0
-        for name, shape in layout:
-            size = int(np.prod(shape))
-            tensors[name] = vector[start : start + size].reshape(shape)
-            start += size
+    def save_model(self, cluster: int, tensors: Mapping[str, npt.NDArray[np.float32]]) -> None:
+        """The final model of one cluster: what training changes in it, by name."""
         self.write(f"model-{cluster}.safetensors", serialize("model", {"cluster": cluster}, tensors))

@@ -54,6 +54,12 @@ class Outcome:
         """Mean share of a model that at least one client of its cluster encrypted."""
         return _mean([each.union_share for each in servers_of(self.log) if each.round >= 0])
 
+    @property
+    def excluded(self) -> list[dict[str, Any]]:
+        """Clients whose training did not count in a round: which, when, and why."""
+        reasons = [(each, each.left_out or each.failure) for each in self.records]
+        return [{"round": each.round, "client": each.client, "reason": why} for each, why in reasons if why]
+
     def times(self, cost_model: CostModel | None = None) -> list[RoundTime]:
         """The set-up and every round on the device clock."""
         return round_times(
@@ -71,6 +77,7 @@ class Outcome:
             "accuracy_per_client": [None if math.isnan(each) else each for each in self.accuracy],
             "encrypted_share": _mean([record.encrypted_share for record in self.played]),
             "coverage": _mean([record.coverage for record in self.played]),
+            "excluded": self.excluded,
             "rounds": 1 + max((record.round for record in self.records), default=-1),
             "wall_seconds": self.wall_seconds,
             "device_seconds": total_seconds(times),

@@ -1,4 +1,4 @@
-"""A SuperLink of one's own for `flwr run .`: the one that Flower starts goes on after the run, for whoever comes next."""
+"""A SuperLink of one's own for `flwr run .`: the one that Flower starts outlives the run, for whoever comes next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A SuperLink of its own for `flwr run .`: the one that Flower starts by itself keeps running after the run."""
+"""A SuperLink of one's own for `flwr run .`: the one that Flower starts outlives the run, for whoever comes next."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import pytest
 
 from sensecrypt import InvalidInput
 from sensecrypt.config import SETTINGS, Rows, RunConfig, make_config, read_config, to_settings
+from sensecrypt.profiles import PROFILES
 
 
 def test_what_is_said_goes_above_the_preset_and_the_preset_above_the_defaults():
@@ -95,6 +96,7 @@ _NUMBERS = [
     *("beta", "slack", "grace", "B", "C", "max_mi", "bins", "sensitivity_samples", "order_refresh", "min_contributors"),
     *("quorum", "local_epochs", "batch_size", "learning_rate", "momentum", "workers", "cpus", "bandwidths", "ghz"),
     *("server_cpus", "clip", "sample", "server_learning_rate", "server_momentum", "server_beta2", "server_tau"),
+    "statistics",
 ]
 
 
@@ -122,7 +124,7 @@ def test_an_error_is_one_line_whatever_was_written():
 
 def test_every_setting_has_a_sentence():
     """What a setting does is told where it is defined."""
-    assert len(SETTINGS) == 60
+    assert len(SETTINGS) == 61
     assert [key for key, each in SETTINGS.items() if not each.meaning] == []
 
 
@@ -136,19 +138,29 @@ def test_bad_files_are_one_clear_error(tmp_path):
 def test_the_rest_is_blinded_wherever_somebody_can_unblind_it():
     assert make_config({}).encryption.blinded
     assert not make_config({"preset": "paper"}).encryption.blinded
-    assert not make_config({"key_mode": "shared-key"}).encryption.blinded
+    shared = {"key_mode": "shared-key", "profile": "paillier-2048"}
+    assert not make_config(shared).encryption.blinded
     assert not make_config({"policy": "plaintext"}).encryption.blinded
     assert make_config({"policy": "plaintext", "rest": "blinded"}).encryption.blinded
     assert make_config({"preset": "paper", "key_mode": "dkms", "rest": "blinded"}).encryption.blinded
     with pytest.raises(InvalidInput, match="without a key server"):
-        make_config({"key_mode": "shared-key", "rest": "blinded"})
+        make_config({**shared, "rest": "blinded"})
+
+
+@pytest.mark.parametrize("profile", [each.name for each in PROFILES.values() if each.forgeries_show_key])
+def test_clients_share_no_key_that_forged_sums_would_show(profile):
+    for settings in ({}, {"preset": "paper", "layout": "blocks"}):
+        with pytest.raises(InvalidInput, match=f"a forged one shows the secret key of {profile}") as error:
+            make_config({**settings, "key_mode": "shared-key", "profile": profile})
+        assert error.value.argument == "key_mode"
+    assert profile.startswith(("ring", "ckks"))
 
 
 @pytest.mark.parametrize(
     "settings",
     [
         {"rest": "blinded", "key_mode": "dkms"},
-        {"profile": "ckks-8192", "layout": "blocks"},
+        {"profile": "ckks-8192", "layout": "blocks", "key_mode": "dkms"},
         {"profile": "paillier-2048", "layout": "blocks"},
     ],
 )

@@ -18,12 +18,13 @@ from sensecrypt.algo.leakage import DEFAULT_BINS, MAX_BINS
 from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.errors import InvalidInput
 from sensecrypt.policies import get_policy
-from sensecrypt.profiles import get_profile
+from sensecrypt.profiles import DEFAULT_PROFILE, get_profile
 from sensecrypt.tomlfile import read_toml, refuse_unknown
 from sensecrypt.types import Device
 
 Rows = tuple[tuple[float, ...], ...]
 _TINY, _HUGE = 1e-6, 1e9  # what lies beyond is a typing error, and overflows somewhere
+AUTO = "auto"  # in the place of a profile: chosen for the devices when the run begins
 _SHOWN = 60  # characters of a value in an error
 
 
@@ -91,7 +92,12 @@ class Training(Group):
 class Encryption(Group):
     """How what is encrypted is encrypted, and what becomes of the rest."""
 
-    profile: str = setting("paillier-2048", "the parameter set of the encryption", paper="paillier-2048-scalar")
+    profile: str = setting(
+        DEFAULT_PROFILE,
+        "the parameter set of the encryption; `auto`: the one that takes these devices the least time, measured when "
+        "the run begins",
+        paper="paillier-2048-scalar",
+    )
     key_mode: Literal["dkms", "shared-key"] = setting(
         "dkms", "`dkms`: a key server decrypts; `shared-key`: clients do", paper="shared-key"
     )
@@ -118,10 +124,18 @@ class Encryption(Group):
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
-        profile = get_profile(self.profile)
         if self.blinded and self.key_mode == "shared-key":
             fix = "choose rest plain, or key_mode dkms"
             raise InvalidInput("rest", "cannot be blinded without a key server that unblinds", fix)
+        if self.profile == AUTO:
+            if self.weighting == "server":
+                fix = "choose weighting client, or profile paillier-2048-slot64"
+                raise InvalidInput("weighting", "server is not for profile auto", fix)
+            return
+        profile = get_profile(self.profile)
+        if self.key_mode == "shared-key" and profile.forgeries_show_key:
+            problem = f"shared-key verifies no sum, and a forged one shows the secret key of {profile.name}"
+            raise InvalidInput("key_mode", problem, "choose key_mode dkms, or a paillier profile")
         if self.weighting == "server" and not _server_can_weigh(self.profile, self.rest):
             fix = "choose profile paillier-2048-scalar or paillier-2048-slot64 and rest plain, or weighting client"
             raise InvalidInput("weighting", f"server is not for {profile.name} with rest {self.rest}", fix)
@@ -272,12 +286,18 @@ class Server(Group):
     server_momentum: float = setting(0.9, "β₁ of `fedavgm`, `fedadam` and `fedyogi`")
     server_beta2: float = setting(0.99, "β₂ of `fedadam` and `fedyogi`")
     server_tau: float = setting(1e-3, "τ of `fedadam` and `fedyogi`")
+    statistics: int = setting(
+        0,
+        "how many values at the end of the model's vector are no parameters but statistics, such as the running means "
+        "of batch normalisation: they are averaged whatever the rule. A run on one machine counts them",
+        low=0,
+    )
 
     @property
     def rule(self) -> ServerRule:
         """The rule with its settings."""
         rates = (self.server_learning_rate, self.server_momentum, self.server_beta2, self.server_tau)
-        return ServerRule(self.server, *rates)
+        return ServerRule(self.server, *rates, statistics=self.statistics)
 
 
 @dataclass(frozen=True)
@@ -331,13 +351,13 @@ class RunConfig:
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
         checks.whole("clusters", self.groups.clusters, low=0, high=self.problem.clients)
-        if self.server.rule != ServerRule() and self.training.uploads == "weights":
+        if self.server.rule != ServerRule(statistics=self.server.statistics) and self.training.uploads == "weights":
             fix = "set uploads=updates, or leave the server's settings out"
             raise InvalidInput("server", "rules are for updates, and clients upload weights", fix)
-        profile = get_profile(self.encryption.profile)
-        if self.selection.layout == "individual" and profile.slots > 1:
+        profile = self.encryption.profile
+        if self.selection.layout == "individual" and (profile == AUTO or get_profile(profile).slots > 1):
             fix = "choose profile paillier-2048-scalar, or layout blocks or prefix"
-            raise InvalidInput("layout", f"individual needs one value a ciphertext, {profile.name} packs", fix)
+            raise InvalidInput("layout", f"individual needs one value a ciphertext, {profile} packs", fix)
 
     def devices(self, number: int) -> list[Device]:
         """What every client has in that round."""
@@ -435,6 +455,8 @@ def to_settings(config: RunConfig) -> dict[str, Any]:
 
 def _server_can_weigh(profile: str, rest: str) -> bool:
     """Whether the aggregator can multiply what clients send by their sample counts, and add it up."""
+    if profile == AUTO:
+        return False
     chosen = get_profile(profile)
     return chosen.multiplies and chosen.slot_bits == 64 and rest == "plain"
 

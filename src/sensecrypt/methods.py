@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from sensecrypt.config import PRESETS, RunConfig, make_config
+from sensecrypt.config import AUTO, PRESETS, RunConfig, make_config
 from sensecrypt.errors import InvalidInput
 from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
@@ -66,7 +66,8 @@ class Method:
             "preset": self.preset,
         }
         if crypto == "auto":
-            scalar = get_profile(make_config(settings).encryption.profile).slots == 1
+            profile = make_config(settings).encryption.profile
+            scalar = profile != AUTO and get_profile(profile).slots == 1
             crypto = "calibrated" if scalar and get_policy(self.policy).encrypts else "real"
         return make_config({**settings, "crypto": crypto})
 

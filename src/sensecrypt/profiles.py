@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sensecrypt.errors import InvalidInput
 
-DEFAULT_PROFILE = "paillier-2048"
+DEFAULT_PROFILE = "ring-2048x4"
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Profile:
             which makes decryption faster; 0: they are not.
         multiplies: whether ciphertexts can be multiplied by a number.
         randomness_ahead: whether the randomness of ciphertexts can be made before the values are known.
+        forgeries_show_key: whether decryptions of forged ciphertexts show the secret key, as those of lattice schemes
+            do: then nobody may see a sum before its MAC tag matched.
     """
 
     name: str
@@ -43,6 +45,7 @@ class Profile:
     subgroup_bits: int = 0
     multiplies: bool = False
     randomness_ahead: bool = False
+    forgeries_show_key: bool = False
 
     @property
     def bytes_per_value(self) -> float:
@@ -103,6 +106,7 @@ def _ring(polynomials: int) -> Profile:
         "quantum computers; and that nobody sees decryptions of ciphertexts that it forged",
         "Homomorphic Encryption Standard 2018: at most 54 bits of modulus against classical computers, 51 against "
         "quantum ones; any modulus: Peikert, Regev, Stephens-Davidowitz 2017",
+        forgeries_show_key=True,
     )
 
 
@@ -147,6 +151,7 @@ _ALL = (
         "ring learning with errors, dimension 8192, 120-bit modulus; and that decryption rounds the noise away before "
         "anybody sees a value, as approximate values would reveal the key (Li, Micciancio 2021)",
         "Homomorphic Encryption Standard 2018: at most 218 bits of modulus at dimension 8192",
+        forgeries_show_key=True,
     ),
     _ring(1),
     _ring(4),

@@ -91,6 +91,7 @@ class ClientRecord(Facts):
         noise: what Appendix G's noise protects, while setting up.
         local_epsilon: what that noise is worth; None: nothing.
         measured_bandwidth: megabytes per second of its first answer.
+        metrics: figures of its cluster's model on its own test data, by name.
     """
 
     round: int
@@ -104,6 +105,7 @@ class ClientRecord(Facts):
     noise: str | None = None
     local_epsilon: float | None = None
     measured_bandwidth: float | None = None
+    metrics: dict[str, float] | None = None
 
     @property
     def counts(self) -> bool:
@@ -133,6 +135,7 @@ class ServerRecord:
         union_share: share of the model that somebody encrypted.
         under_covered_blocks: encrypted by some, but by too few.
         no_new_order: why the cluster keeps its order although a new one was due.
+        metrics: figures of the cluster's model on the test data, by name.
         records_lost: whether the sum was released and its records got lost with a coordinator.
     """
 
@@ -153,6 +156,7 @@ class ServerRecord:
     union_share: float | None = None
     under_covered_blocks: int | None = None
     no_new_order: str | None = None
+    metrics: dict[str, float] | None = None
     records_lost: bool | None = None
 
 

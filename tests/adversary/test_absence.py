@@ -32,8 +32,8 @@ def sends(monkeypatch, update_of):
     """Client 5 sends what it likes; its own clipping is its own business."""
     honest = client_update._to_send
 
-    def to_send(task, trained):
-        update, clipped = honest(task, trained)
+    def to_send(task, trained, statistics):
+        update, clipped = honest(task, trained, statistics)
         return (update_of(task, update), clipped) if task.client == HOSTILE else (update, clipped)
 
     monkeypatch.setattr(client_update, "_to_send", to_send)
@@ -84,16 +84,16 @@ def test_nobody_is_missing_whatever_the_hostile_member_gets_through(fleet, monke
 def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(fleet, monkeypatch, caplog):
     """Should a start at the edge come about all the same, and training fail for whoever holds class 3."""
     played = fleet(**{**SETTINGS, "rounds": 1})
-    problem, honest = configured_problem(played.config), scoring.train
+    problem, honest = configured_problem(played.config), scoring.train_on
 
-    def train(model, images, labels, **settings):
+    def train(model, data, recipe, **settings):
         vector = get_vector(model)
         vector[-10:] = EDGE
         set_vector(model, vector)
-        trained = honest(model, images, labels, **settings)
-        return np.full_like(trained, np.nan) if int(labels[0]) == int(problem.clients[2][1][0]) else trained
+        trained = honest(model, data, recipe, **settings)
+        return np.full_like(trained, np.nan) if int(data.parts[1][0]) == int(problem.clients[2][1][0]) else trained
 
-    monkeypatch.setattr(scoring, "train", train)
+    monkeypatch.setattr(scoring, "train_on", train)
     wire = Wire(played)
     played.play()
     uploads = {client: parts for client, kind, parts in wire.received if kind == "train"}
@@ -111,14 +111,14 @@ def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(f
 def test_whoever_fails_at_once_tells_the_same_facts(fleet, monkeypatch, policy):
     """Training that raises for one client: what the aggregator gets of it has the same parts, facts and lengths."""
     played = fleet(**{**SETTINGS, "rounds": 1, "policy": policy})
-    problem, honest = configured_problem(played.config), scoring.train
+    problem, honest = configured_problem(played.config), scoring.train_on
 
-    def train(model, images, labels, **settings):
-        if int(labels[0]) == int(problem.clients[2][1][0]):
+    def train(model, data, recipe, **settings):
+        if int(data.parts[1][0]) == int(problem.clients[2][1][0]):
             raise RuntimeError("of this client's data alone")
-        return honest(model, images, labels, **settings)
+        return honest(model, data, recipe, **settings)
 
-    monkeypatch.setattr(scoring, "train", train)
+    monkeypatch.setattr(scoring, "train_on", train)
     wire = Wire(played)
     outcome = played.play()
     uploads = {client: parts for client, kind, parts in wire.received if kind == "train"}
@@ -134,13 +134,13 @@ def test_whoever_fails_at_once_tells_the_same_facts(fleet, monkeypatch, policy):
 def test_an_honest_client_whose_training_moved_much_is_clipped_and_stays_in_the_sum(fleet, monkeypatch):
     """Its update would be far outside its slots and the bound; without clipping it would be missing, or refused."""
     played = fleet(**{**SETTINGS, "rounds": 1})
-    problem, honest, moved_much = configured_problem(played.config), scoring.train, 300.0
+    problem, honest, moved_much = configured_problem(played.config), scoring.train_on, 300.0
 
-    def train(model, images, labels, **settings):
-        trained = honest(model, images, labels, **settings)
-        return trained + moved_much if int(labels[0]) == int(problem.clients[2][1][0]) else trained
+    def train(model, data, recipe, **settings):
+        trained = honest(model, data, recipe, **settings)
+        return trained + moved_much if int(data.parts[1][0]) == int(problem.clients[2][1][0]) else trained
 
-    monkeypatch.setattr(scoring, "train", train)
+    monkeypatch.setattr(scoring, "train_on", train)
     played.play()
     assert released(played) == [list(range(6))]
     with played.server.identity("client", "client-0") as identity:

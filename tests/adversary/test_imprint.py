@@ -91,8 +91,8 @@ def replace_model(monkeypatch, problem, share: float) -> None:
     """Client 7 asks for the planted model, or for a part of the way."""
     honest, target = client_update._to_send, imprinted(problem, problem.clients[HOSTILE][0])
 
-    def to_send(task, trained):
-        update, clipped = honest(task, trained)
+    def to_send(task, trained, statistics):
+        update, clipped = honest(task, trained, statistics)
         if task.client == HOSTILE:
             update = share * (target.astype(np.float64) - task.vector)
         return update, clipped

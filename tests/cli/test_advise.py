@@ -22,7 +22,7 @@ def test_costs_and_verdicts_for_a_fleet():
         "default",
         "default, rest plain",
         "blinding only",
-        "default, randomness ahead",
+        "default, Paillier",
     ]
     assert list(entries) == [*presets, "everything"]
     assert entries["plaintext"]["times_plaintext"] == 1.0

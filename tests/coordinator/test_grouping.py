@@ -35,7 +35,7 @@ def test_a_cluster_below_min_contributors_is_refused_where_a_key_server_decrypts
     with pytest.raises(InvalidInput, match="1 of 3 clusters have fewer than 3 clients") as error:
         grouped(clustering="ap")
     assert error.value.argument == "clustering"
-    assert grouped(clustering="ap", key_mode="shared-key").count == 3
+    assert grouped(clustering="ap", key_mode="shared-key", profile="insecure-test").count == 3
 
 
 def test_fewer_clients_than_configured_may_be_there():

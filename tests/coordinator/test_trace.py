@@ -42,11 +42,11 @@ def test_a_round_enters_no_more_code_than_it_did(tmp_path):
         run_local(config, RunFolder(tmp_path / "run"), on_round=after)
     finally:
         sys.setprofile(None)
-    assert len(entered) <= 352
-    assert len({file for file, _ in entered}) <= 61
+    assert len(entered) <= 382  # with data and losses of any form: 352 before
+    assert len({file for file, _ in entered}) <= 68
     path = [(file, name) for file, name in entered if file.removeprefix(ROOT).split("/")[1] in PATH]
-    assert len(path) <= 230
-    assert len({file for file, _ in path}) <= 33
+    assert len(path) <= 255
+    assert len({file for file, _ in path}) <= 39
 
 
 @pytest.mark.parametrize(("refresh", "most"), [(5, 4), (2, 5)])

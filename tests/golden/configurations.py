@@ -76,7 +76,6 @@ CONFIGURATIONS = (
     _local("plaintext-weights", policy="plaintext", uploads="weights", profile="paillier-2048-slot16", **_SHARED_KEY),
     _local("full-slot16", policy="full", profile="paillier-2048-slot16", clip=2),  # a smaller bound has no format
     _local("full-packed", policy="full", profile="paillier-2048", rounds=1),
-    _local("full-shared-key-ckks", policy="full", profile="ckks-8192", layout="blocks", **_SHARED_KEY),
     _local("sensecrypt-ckks", profile="ckks-8192"),
     _local("maskcrypt-server-weighs", policy="maskcrypt", layout="blocks", **_SERVER_WEIGHS, rounds=3),
     _local("maskcrypt-union", policy="maskcrypt_union", **_CALIBRATED_SCALAR, rest="plain", rounds=3),

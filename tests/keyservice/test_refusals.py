@@ -179,7 +179,8 @@ class TestWhoAsks:
         base = f"/v1/runs/{played.run}"
         where = f"{base}/rounds/{round_.number}/clusters/0/model/0"
         addresses = {
-            ("PUT", base): {"admin"},
+            ("PUT", base): {"admin", "aggregator"},
+            ("PUT", f"{base}/members/5"): {"client"},
             ("PUT", f"{base}/sketch"): {"client"},
             ("PUT", f"{base}/samples/5"): {"client"},
             ("PUT", where): {"aggregator"},
@@ -188,6 +189,7 @@ class TestWhoAsks:
             ("GET", f"{where}/tags"): {"aggregator"},
             ("PUT", f"{where}/aggregate"): {"aggregator"},
             ("GET", f"{where}/model"): {"client"},
+            ("GET", f"{where}/sum"): {"aggregator"},
             ("GET", "/metrics"): {"admin", "monitor"},
         }
         names = {"admin": "admin", "aggregator": "aggregator", "client": "phone-0", "monitor": "prometheus"}

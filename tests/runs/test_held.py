@@ -72,14 +72,14 @@ def test_a_checkpoint_of_another_version_is_one_line(tmp_path):
 
 
 def test_a_failed_round_names_client_tensor_and_reason_and_can_be_mended(tmp_path, monkeypatch):
-    folder, honest = RunFolder(tmp_path / "run"), scoring.train
+    folder, honest = RunFolder(tmp_path / "run"), scoring.train_on
 
-    def diverge(model, images, labels, **settings):
-        trained = honest(model, images, labels, **settings)
+    def diverge(model, data, recipe, **settings):
+        trained = honest(model, data, recipe, **settings)
         trained[-1] = np.nan if settings["learning_rate"] > 1 else trained[-1]
         return trained
 
-    monkeypatch.setattr(scoring, "train", diverge)
+    monkeypatch.setattr(scoring, "train_on", diverge)
     failure = r"round 0: no client of cluster 0 could train: client 0: .*not finite.*first in 3\.bias.*--resume"
     with pytest.raises(SenseCryptError, match=failure):
         run_local(make_config({**SMALL, "learning_rate": 50}), folder)

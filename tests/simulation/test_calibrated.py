@@ -59,6 +59,8 @@ class TestRuns:
             {"key_mode": "shared-key"},
             {"randomness": "ahead"},
             {"profile": "ckks-8192", "layout": "blocks", "ratio": 1.0, "policy": "maskcrypt"},
+            {"profile": "ring-2048", "layout": "blocks", "ratio": 0.5, "policy": "maskcrypt"},
+            {"profile": "ring-2048x4"},
             {**SERVER, "layout": "blocks"},
             {**SERVER, "layout": "prefix"},
         ],
@@ -288,7 +290,9 @@ class TestDeadline:
 
 
 class TestNullCipher:
-    @pytest.mark.parametrize("name", ["insecure-test", "paillier-2048", "paillier-2048-scalar", "ckks-8192"])
+    @pytest.mark.parametrize(
+        "name", ["insecure-test", "paillier-2048", "paillier-2048-scalar", "ckks-8192", "ring-2048"]
+    )
     def test_rows_are_as_long_as_ciphertexts_and_sums_exact(self, name):
         profile = PROFILES[name]
         key, rng = NullCipher(profile), np.random.default_rng(0)

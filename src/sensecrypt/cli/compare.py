@@ -19,7 +19,7 @@ from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.compare.scenarios import SCENARIOS, scenario_settings
 from sensecrypt.methods import parse_methods
 
-DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,sensecrypt+randomness=ahead"
+DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,sensecrypt+profile=paillier-2048"
 
 
 @click.command()

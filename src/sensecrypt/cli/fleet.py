@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sensecrypt.cli.report import report_at_end
-from sensecrypt.config import PRESETS, RunConfig, read_config
+from sensecrypt.config import AUTO, PRESETS, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def run(
             raise InvalidInput("--resume", "continues a run as it was configured", "leave name and settings out")
         config = _resumed(place, resume)
     else:
-        config = _config(place, config_file, changes, preset)
+        config = _resolved(_config(place, config_file, changes, preset))
     submitted = submit(
         place,
         config,
@@ -152,6 +152,18 @@ def _config(place: FleetFolder, file: Path | None, changes: tuple[str, ...], pre
     if "clients" in said or (file is not None and "clients" in tomllib.loads(file.read_text())):
         return config
     return read_config(file, {**said, "clients": place.read().clients})
+
+
+def _resolved(config: RunConfig) -> RunConfig:
+    """With a profile in the place of `auto`, for the devices that the settings name."""
+    if config.encryption.profile != AUTO:
+        return config
+    from sensecrypt.lab.fleet.registration import size_and_first
+    from sensecrypt.simulation.profilechoice import resolve_profile
+
+    config, why = resolve_profile(config, size_and_first(config)[0])
+    click.echo(f"profile {why}", err=True)
+    return config
 
 
 def _resumed(place: FleetFolder, run: str) -> RunConfig:

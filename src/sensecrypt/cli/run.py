@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from sensecrypt.cli.report import report_at_end
-from sensecrypt.config import PRESETS, Release, RunConfig, read_config
+from sensecrypt.config import AUTO, PRESETS, Release, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
 from sensecrypt.report.words import count, noise_words
@@ -67,7 +67,7 @@ def run(
         config = read_config(config_file, parse_settings(changes, preset))
     if config.machines.messages == "keep":
         click.echo("messages=keep: the folder will hold every client's weights and the secret order", err=True)
-    if get_profile(config.encryption.profile).security_bits == 0:
+    if config.encryption.profile != AUTO and get_profile(config.encryption.profile).security_bits == 0:
         click.echo(f"profile={config.encryption.profile}: this encryption gives no security; it is for tests", err=True)
     if config.encryption.key_mode == "dkms" and config.release.min_contributors < Release.min_contributors:
         reads = (
@@ -158,6 +158,8 @@ def show(config: RunConfig, result: Outcome, folder: Path) -> None:
         f"{summary['wall_seconds']:.1f} s here; in {folder}",
         soft_wrap=True,
     )
+    if summary["why_profile"]:
+        console.print(f"profile {escape(summary['why_profile'])}", soft_wrap=True)
     if summary["sensitivity_noise"] is not None:
         console.print(noise_words(summary["sensitivity_noise"]), soft_wrap=True)
 

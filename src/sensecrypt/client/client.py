@@ -25,7 +25,7 @@ from sensecrypt.client.update import Task, Update, make_update, train_and_propos
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder
 from sensecrypt.keyservice.port import ClientKeyService
-from sensecrypt.models import layout
+from sensecrypt.models import named_arrays
 from sensecrypt.protocol.coordination import Assignment, Enrolment, Invitation, Parts, facts_to_bytes
 from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.protocol.round import Round, RoundAddress, address_of
@@ -105,7 +105,7 @@ class Client:
             row, facts = described.row, described.facts
             if seed is not None:
                 row = self.keyservice.rotate_sketch(self.run, row)
-        self.keyservice.tell_samples(self.run, len(self.context.data[self.number][1]))
+        self.keyservice.tell_samples(self.run, self.context.samples(self.number))
         enrolment = Enrolment(
             size=self.initial.size,
             initial=hashlib.sha256(self.initial.tobytes()).hexdigest(),
@@ -166,7 +166,7 @@ class Client:
         vector = self._start(assignment)
         folder = RunFolder(self.folder)
         make_folder(folder.path)
-        folder.save_model(assignment.cluster, vector, layout(self.context.build()))
+        folder.save_model(assignment.cluster, named_arrays(self.context.model(vector)))
         digest = hashlib.sha256(vector.tobytes()).hexdigest().encode()
         return {"facts": facts_to_bytes(Facts(accuracy=self._evaluated(vector))), "model_sha256": digest}
 
@@ -265,8 +265,9 @@ class Client:
         moved = self.keyservice.moved(place, self.initial.size)
         if self.guards is not None and self.clip is not None:
             try:
-                reach = self.context.config.server.rule.reach(self.clip)
-                self.guards.check_start(moved, self.initial.size, number, reach=reach)
+                rule = self.context.config.server.rule
+                reach, many = rule.reach(self.clip), rule.statistics
+                self.guards.check_start(moved, self.initial.size, number, reach=reach, statistics=many)
             except InvalidInput as error:  # how far the models of a cluster are apart is not for the aggregator
                 _LOG.warning("round %d: nothing is trained, because: %s", assignment.number, error)
                 raise Rejected(NO_PART) from None

@@ -12,11 +12,23 @@ from sensecrypt import checks
 from sensecrypt.algo.dp import clip_rows, dp_noise, sample_noise
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
-from sensecrypt.client.context import ClientContext, Vector, stir
+from sensecrypt.client.batches import on_device, size_of
+from sensecrypt.client.context import ClientContext, Vector, no_pair
+from sensecrypt.client.data import ClientData
 from sensecrypt.client.jacobian import jacobian_map
-from sensecrypt.client.training import train
+from sensecrypt.client.mistakes import explained
+from sensecrypt.client.randomness import seeded
+from sensecrypt.client.recipe import output_of
+from sensecrypt.client.training import train_on
 from sensecrypt.config import RunConfig
-from sensecrypt.models import get_vector, mean_gradient, sample_gradients
+from sensecrypt.models import (
+    constants,
+    get_vector,
+    gradient_vector,
+    mean_gradient,
+    require_constants,
+    sample_gradients,
+)
 from sensecrypt.protocol.protection import ProtectedUpdate, protect_map, protect_sensitivity
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import SETUP, Facts, grown
@@ -27,26 +39,28 @@ from sensecrypt.worktime import work_seconds
 
 def train_locally(context: ClientContext, client: int, vector: Vector, number: int) -> tuple[Vector, float]:
     """A client's model after one iteration of local training from `vector`, and the seconds of work that it took."""
-    config = context.config
-    images, labels = context.data[client]
+    config, recipe = context.config, context.recipe
 
     def make() -> Vector:
-        model, seed = context.model(vector), context.seed("batches", number, client)
-        if context.local:
-            stir()
-        if context.fit is not None:
-            context.fit(model, images, labels, seed)
-            return get_vector(model)
-        return train(
-            model,
-            images,
-            labels,
-            epochs=config.training.local_epochs,
-            batch_size=config.training.batch_size,
-            learning_rate=config.training.learning_rate,
-            momentum=config.training.momentum,
-            seed=seed,
-        )
+        data, model, seed = context.own(client), context.model(vector), context.seed("batches", number, client)
+        with seeded(seed), explained(f"clients[{client}]", model):
+            data.begin(seed)
+            if recipe.fit is not None:
+                before = constants(model)
+                recipe.fit(model, data.own, max(number, 0))
+                require_constants(model, before)
+                return get_vector(model)
+            return train_on(
+                model,
+                data,
+                recipe,
+                epochs=config.training.local_epochs,
+                batch_size=config.training.batch_size,
+                learning_rate=config.training.learning_rate,
+                momentum=config.training.momentum,
+                seed=seed,
+                number=max(number, 0),
+            )
 
     training = config.training
     settings = (training.local_epochs, training.batch_size, training.learning_rate, training.momentum)
@@ -66,6 +80,7 @@ def problem_key(config: RunConfig) -> tuple[object, ...]:
 
 
 _LOG = logging.getLogger("sensecrypt.client")
+GRADIENT_BATCH = 128  # samples at once
 JACOBIAN_SAMPLES = 200  # as many as the paper measures FedML-HE with
 
 
@@ -92,7 +107,7 @@ def clustering_gains(context: ClientContext, client: int, vector: Vector) -> tup
     config, trained, whole = context.config, None, None
     if config.groups.clustering_gradient == "trained":
         vector, trained = train_locally(context, client, vector, SETUP)
-    total, noise = len(context.data[client][1]), (config.groups.sensitivity_epsilon, config.groups.sensitivity_delta)
+    total, noise = context.own(client).samples, (config.groups.sensitivity_epsilon, config.groups.sensitivity_delta)
     clip = config.groups.sensitivity_clip
     if per_sample_noise(config):
         mean, seconds = _clipped_mean(context, client, vector, clip)
@@ -112,15 +127,45 @@ def clustering_gains(context: ClientContext, client: int, vector: Vector) -> tup
 def gradient_of(
     context: ClientContext, client: int, vector: Vector, number: int, *, samples: int
 ) -> tuple[Vector, float]:
-    """The mean gradient over a client's samples, all (0) or so many of them, and the seconds of work."""
-    images, labels = _sample(context, client, number, samples)
+    """The mean gradient over a client's samples, all (0) or so many of them, and the seconds of work.
+
+    Of a user's own training function without a loss nothing is known but what it does: from the model where a round
+    starts, the difference that it makes stands for the gradient.
+    """
+    if context.recipe.by_difference:
+        trained, seconds = train_locally(context, client, vector, number)
+        return vector - trained, seconds
+    data = _sample(context, client, number, samples)
     key = ("gradient", *problem_key(context.config), number, client, samples)
-    return timed(context.cache, key, vector, lambda: mean_gradient(context.model(vector), images, labels))
+    return timed(context.cache, key, vector, lambda: _mean_gradient(context, client, vector, data))
+
+
+def _mean_gradient(context: ClientContext, client: int, vector: Vector, data: ClientData) -> Vector:
+    """Of the loss over all these samples, in evaluation mode: samples do not influence each other."""
+    model, recipe, pair = context.model(vector), context.recipe, data.pair
+    with seeded(0), explained(f"clients[{client}]", model):
+        if (
+            pair is not None
+            and recipe.plain
+            and {each.dtype for each in (pair[0], *model.parameters())} == {torch.float32}
+        ):
+            return mean_gradient(model, *pair)
+        model.eval()
+        model.zero_grad()
+        total = 0
+        for each in data.ordered(GRADIENT_BATCH):
+            batch, many = on_device(each, recipe.device), size_of(each)
+            torch.autograd.backward(recipe.loss_of(output_of(model, batch), batch) * many)
+            total += many
+        for parameter in model.parameters():
+            if parameter.requires_grad:  # what the loss does not depend on has no gradient
+                parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad / total
+        return gradient_vector(model)
 
 
 def _clipped_mean(context: ClientContext, client: int, vector: Vector, clip: float) -> tuple[Vector, float]:
     """The mean over a client's samples of w·g_j, each clipped to that length; and the seconds of work."""
-    images, labels = context.data[client]
+    images, labels = context.pair(client, "noise per sample")
 
     def make() -> Vector:
         total = np.zeros(vector.size)
@@ -131,14 +176,12 @@ def _clipped_mean(context: ClientContext, client: int, vector: Vector, clip: flo
     return timed(context.cache, ("clipped mean", *problem_key(context.config), client, clip), vector, make)
 
 
-def _sample(context: ClientContext, client: int, number: int, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _sample(context: ClientContext, client: int, number: int, samples: int) -> ClientData:
     """As many of a client's samples, others in every round; 0: all."""
-    images, labels = context.data[client]
-    if not 0 < samples < len(labels):
-        return images, labels
-    rng = np.random.default_rng(context.seed("sensitivity", max(number, 0), client))
-    chosen = torch.from_numpy(rng.permutation(len(labels))[:samples])
-    return images[chosen], labels[chosen]
+    data = context.own(client)
+    if samples == 0:
+        return data
+    return data.some(samples, np.random.default_rng(context.seed("sensitivity", max(number, 0), client)))
 
 
 def rank_parameters(
@@ -162,7 +205,7 @@ def rank_parameters(
     protected = protect(scores, round_, client=client, key=context.key, seed=seed)
     facts = ordering_facts(Facts(sensitivity_seconds=seconds, bytes_up=0), protected, work_seconds() - start)
     if (context.config.groups.clustering == "none" or per_sample_noise(context.config)) and not by_jacobian:
-        total = len(context.data[client][1])
+        total = context.own(client).samples
         whole = seconds * total / min(total, context.config.selection.sensitivity_samples or total)
         facts = replace(facts, pass_seconds=whole)
     return protected, facts
@@ -172,7 +215,10 @@ def _scores(context: ClientContext, client: int, vector: Vector) -> tuple[checks
     """What the policy ranks parameters by, and the seconds of work."""
     if context.policy.ranks_by == "jacobian":
         start = work_seconds()
-        scores = jacobian_map(context.model(vector), *_sample(context, client, SETUP, JACOBIAN_SAMPLES))
+        pair = _sample(context, client, SETUP, JACOBIAN_SAMPLES).pair
+        if pair is None:
+            raise no_pair(client, f"policy {context.config.selection.policy}")
+        scores = jacobian_map(context.model(vector), *pair)
         return scores, work_seconds() - start
     gradient, seconds = gradient_of(
         context, client, vector, SETUP, samples=context.config.selection.sensitivity_samples

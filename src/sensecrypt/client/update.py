@@ -48,7 +48,7 @@ class Trained:
 
     Attributes:
         weights: the model.
-        gradient: at the weights that `_scored_at` names, if the policy asked for it.
+        gradient: at the weights that `_scored_at` names, if the round needs it.
         facts: the seconds of work that both took.
     """
 
@@ -108,12 +108,14 @@ class Update:
 
 
 def train_and_score(context: ClientContext, task: Task) -> Trained:
-    """Local training, and the gradient that the policy asks for."""
+    """Local training, and the gradient if the round needs it."""
     config, client, number = context.config, task.client, task.round.number
     weights, seconds = train_locally(context, client, task.vector, number)
     _require_finite(weights, context.layers)
     gradient, scoring = None, 0.0
-    if context.policy.needs_gradient:
+    if context.recipe.by_difference:
+        gradient = task.vector - weights if context.policy.needs_gradient else None
+    elif _scores(context, task):
         scored = _scored_at(context, task, weights)
         samples = config.selection.sensitivity_samples
         gradient, scoring = gradient_of(context, client, scored, number, samples=samples)
@@ -165,7 +167,7 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
     except Exception as error:
         reason = _log_failure(task, error)
     took = work_seconds() - start
-    scoring = took if context.policy.needs_gradient else 0.0  # a 0 would tell that training failed
+    scoring = took if _scores(context, task) else 0.0  # a 0 would tell that training failed
     spent = Facts(train_seconds=took, sensitivity_seconds=scoring) if trained is None else trained.facts
     return _zero_update(context, task, reason, spent)
 
@@ -175,7 +177,7 @@ def _log_failure(task: Task, error: Exception) -> str:
     if task.round.clip is None:
         raise error
     reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
-    _LOG.warning("round %d: a zero update is sent, because: %s", task.round.number, reason)
+    _LOG.warning("round %d, client %d: a zero update is sent, because: %s", task.round.number, task.client, reason)
     return reason
 
 
@@ -202,7 +204,7 @@ def _protected(context: ClientContext, task: Task, trained: Trained, choice: Cho
     selecting = work_seconds() - start
     start = work_seconds()
     key, client = context.key, task.client
-    sent, clipped = _to_send(task, trained)
+    sent, clipped = _to_send(task, trained, context.config.server.statistics)
     protected = protect_model(
         sent, choice.mask, task.round, client=client, key=key, seed=task.tag_seed, blinded=context.blinded
     )
@@ -243,12 +245,13 @@ def _require_finite(weights: Vector, layers: Mapping[str, int] | None) -> None:
         raise InvalidInput("model", problem, "lower the learning rate, or look at this client's data")
 
 
-def _to_send(task: Task, trained: Trained) -> tuple[Sent, bool | None]:
+def _to_send(task: Task, trained: Trained, statistics: int) -> tuple[Sent, bool | None]:
     """What is encoded: the model, or the clipped update and whether it was longer than allowed."""
     if task.round.clip is None:
         return trained.weights, None
     update = trained.weights.astype(np.float64) - task.vector
-    return clip_update(update, norm=task.round.clip, largest=model_format(task.round).largest)
+    largest = model_format(task.round).largest
+    return clip_update(update, norm=task.round.clip, largest=largest, statistics=statistics)
 
 
 def _coverage(choice: Choice, gains: checks.FloatVector | None) -> float:
@@ -303,6 +306,11 @@ def _decides_by_shared(context: ClientContext, task: Task) -> bool:
     return task.order is not None and task.profile is not None and context.policy.heeds_always
 
 
+def _scores(context: ClientContext, task: Task) -> bool:
+    """Whether the round needs the client's own sensitivities: its choice follows from them, or a new order is due."""
+    return context.policy.needs_gradient and (task.refresh is not None or not _decides_by_shared(context, task))
+
+
 def _shared_gains(task: Task) -> checks.FloatVector | None:
     """The cluster's mean sensitivity of every parameter, if it has an order."""
     if task.order is None or task.profile is None:
@@ -311,14 +319,18 @@ def _shared_gains(task: Task) -> checks.FloatVector | None:
 
 
 def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice) -> checks.FloatVector | None:
-    """|w·g| to tell the coverage with; for a method that does not need it, computed off the clock and only if asked."""
+    """|w·g| to tell the coverage with; where the round does not need it, computed off the clock and only if asked."""
     gradient, scored = trained.gradient, _scored_at(context, task, trained.weights)
     if gradient is None:
-        failed = context.policy.needs_gradient or trained.weights is task.vector
+        failed = _scores(context, task) or trained.weights is task.vector
         if failed:  # what the cluster shares stands for the client's own
             return _shared_gains(task)
-        if choice.mask.blocks in (0, choice.mask.flags.size):
+        told = not context.discreet or task.refresh is not None
+        if choice.mask.blocks in (0, choice.mask.flags.size) or not told:
             return None
         samples = context.config.selection.sensitivity_samples
-        gradient, _ = gradient_of(context, task.client, scored, task.round.number, samples=samples)
+        if context.recipe.by_difference:
+            gradient = task.vector - trained.weights
+        else:
+            gradient, _ = gradient_of(context, task.client, scored, task.round.number, samples=samples)
     return sensitivity(scored, gradient).astype(np.float64)

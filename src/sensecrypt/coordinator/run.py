@@ -29,7 +29,7 @@ from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import CostModel
 
 _LOG = logging.getLogger("sensecrypt.coordinator")
-OnRound = Callable[[int, list[Record]], None]
+OnRound = Callable[[int, list[Record]], bool | None]
 
 
 def run(
@@ -58,7 +58,7 @@ def run(
         volatile: the key service, if it ends with this process: the checkpoint keeps its state, and choices that are
             random in a fleet follow from the run's seed.
         cost_model: what cryptography is charged with in a calibrated run; None: as measured.
-        on_round: called after each round with its number and records.
+        on_round: called after each round with its number and records; if it returns True, the run stops there.
     """
     rules = _require_registered(keyservice.run(name), config, name)
     coordination = Coordination(
@@ -93,8 +93,8 @@ def run(
         _end_round(coordination, state, records, volatile)
         budgets.learn(records)
         _LOG.info("round %d of %d is done: %s", number + 1, config.training.rounds, _arrived(records))
-        if on_round is not None:
-            on_round(number, records)
+        if on_round is not None and on_round(number, records):
+            break
     return coordination, state
 
 

@@ -23,7 +23,7 @@ from sensecrypt.protocol.ledger import ImportanceOrder, Ledger, MemoryLedger
 from sensecrypt.protocol.messages import Aggregate, Tag
 from sensecrypt.protocol.releaserules import ReleaseRules, check_groups
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.tags import PRIME, Blinding, TagOffset, mac_tag, sum_of, taggable, wrap
+from sensecrypt.protocol.tags import PRIME, Blinding, mac_tag, sum_of, taggable, wrap
 from sensecrypt.protocol.updates import ReleasedSum, within_clip
 
 
@@ -74,26 +74,33 @@ def _in_order(in_slots: Ints, order: checks.IntVector | None) -> Ints:
 
 MISMATCH = "the sum does not match the tags: an upload is missing, doubled, altered or not clipped"
 """All that is told about a sum that fails, whatever it decrypts to: more would answer questions about ciphertexts."""
+MOST_FAILURES = 12
+"""Sums of a run that may fail where forged ciphertexts show the key: each tells one bit of it (decision 19)."""
 _RULES = ReleaseRules()
 
 
 class KeyServer:
     """Decrypts once per (run, round, cluster, purpose), only sums of enough clients, and only what verifies.
 
-    How often sums may fail is not its business, but that of whoever lets others ask: see `keyservice.http`.
+    How often sums may fail is the business of whoever lets others ask, see `keyservice.http`; but where forged
+    ciphertexts show the key it gives up after `MOST_FAILURES`, wherever it runs.
     """
 
-    def __init__(self, secret: DecryptionKey, *, rules: ReleaseRules = _RULES, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self, secret: DecryptionKey, *, rules: ReleaseRules = _RULES, ledger: Ledger | None = None, statistics: int = 0
+    ) -> None:
         """A server for one key pair.
 
         Args:
             secret: the key.
             rules: for the sums that it decrypts.
             ledger: its memory; None: one that ends with this process, its seeds from the operating system.
+            statistics: how many values at the end of an update are no parameters: the bound on updates is not theirs.
         """
-        self._secret = secret
+        self._secret, self._statistics = secret, statistics
         self._rules = rules
         self._ledger: Ledger = MemoryLedger() if ledger is None else ledger
+        self._failed = 0
 
     @property
     def public(self) -> EncryptionKey:
@@ -144,6 +151,8 @@ class KeyServer:
         aggregate = Aggregate.from_bytes(data, round_)
         if self._ledger.was_released(round_):
             raise Rejected("this sum was decrypted already", code="already-decrypted")
+        if self._failed >= MOST_FAILURES and self.public.profile.forgeries_show_key:
+            raise Rejected(f"{self._failed} sums of this run have failed", code="run-closed")
         tags = self._ledger.tags(round_)
         self._check_contributors(aggregate.contributors, tags, round_)
         if samples is not None:
@@ -154,12 +163,11 @@ class KeyServer:
         blindings = [each.blinding for each in given if each.blinding is not None]
         decrypted = decrypt_aggregate(aggregate, round_, self._secret, order, blindings=blindings, workers=workers)
         encrypted, values, sound, cost = decrypted
-        sums = (encrypted, values, aggregate.tag_offset)
-        verified = _verifies(*sums, given=given, round_=round_, seed=self.tag_seed(round_)) and sound
-        if not verified or not _ranks(values, round_):
-            raise Rejected(MISMATCH, code="tags-mismatch")
+        verified = _verifies(encrypted, values, aggregate, given, round_, seed=self.tag_seed(round_)) and sound
         released = ReleasedSum(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)
-        if not within_clip(released, round_):
+        bounded = within_clip(released, round_, statistics=self._statistics)
+        if not (verified and _ranks(values, round_) and bounded):
+            self._failed += 1
             raise Rejected(MISMATCH, code="tags-mismatch")
         self._ledger.keep_released(round_, released)
         return released
@@ -230,18 +238,16 @@ def _ranks(values: Ints, round_: Round) -> bool:
 
 
 def _verifies(
-    encrypted: Ints, values: Ints, tag_offset: TagOffset, *, given: Sequence[Tag], round_: Round, seed: bytes
+    encrypted: Ints, values: Ints, aggregate: Aggregate, given: Sequence[Tag], round_: Round, *, seed: bytes
 ) -> bool:
-    """Whether these are the sums that the tags are for; takes as long whatever is wrong.
+    """Whether these are the sums that the tags are for; takes as long whatever they are.
 
     Where the aggregator multiplies, it also adds plain values into the ciphertexts. No parameter is then in both parts
     of the aggregate, nothing can be moved between them, and the check sum over everything is enough.
     """
-    small = taggable(encrypted) & taggable(values)
-    found = (
-        (mac_tag(encrypted, seed) + tag_offset.encrypted) % PRIME,
-        (mac_tag(values, seed) + tag_offset.whole) % PRIME,
-    )
+    small, offset = taggable(encrypted) & taggable(values), aggregate.tag_offset
+    part = mac_tag(encrypted, seed) if aggregate.mask.blocks else 0
+    found = ((part + offset.encrypted) % PRIME, (mac_tag(values, seed) + offset.whole) % PRIME)
     tags = [(round_.factor(each.client) * each.encrypted, round_.factor(each.client) * each.value) for each in given]
     expected = (sum(part for part, _ in tags) % PRIME, sum(whole for _, whole in tags) % PRIME)
     return small & (found[1] == expected[1]) & (round_.factors is not None or found[0] == expected[0])

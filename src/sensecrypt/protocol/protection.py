@@ -132,7 +132,9 @@ def _protect(
     tag_offset = new_tag_offset()
     upload = Upload(client, bare, ciphertexts, rest[~hidden], tag_offset)
     whole = mac_tag(values, seed)
-    encrypted = whole if hidden.all() else mac_tag(np.where(mask.to_array(), values, 0), seed)
+    encrypted = whole if hidden.all() else 0
+    if mask.blocks and not hidden.all():
+        encrypted = mac_tag(np.where(mask.to_array(), values, 0), seed)
     tags = ((whole + tag_offset.whole) % PRIME, (encrypted + tag_offset.encrypted) % PRIME)
     signed = Tag(client, *tags, blinding)
     return ProtectedUpdate(upload.to_bytes(round_), signed.to_bytes(round_), cost)

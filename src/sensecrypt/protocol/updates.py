@@ -83,12 +83,18 @@ def model_from(initial: Vector, moved: Vector | None, clip: float | None) -> Vec
     return moved if clip is None else (initial.astype(np.float64) + moved).astype(np.float32)
 
 
-def within_clip(released: ReleasedSum, round_: Round) -> bool:
-    """Whether clipped updates of these contributors can have this mean; always, where members send models."""
+def within_clip(released: ReleasedSum, round_: Round, *, statistics: int = 0) -> bool:
+    """Whether clipped updates of these contributors can have this mean; always, where members send models.
+
+    Args:
+        released: the round's sum.
+        round_: the round.
+        statistics: how many values at the end are no parameters, and have no bound but their slots.
+    """
     if round_.clip is None or round_.purpose != "model":
         return True
     form = model_format(round_)
-    mean: checks.FloatVector = form.decode(released.values, released.weight)
+    mean: checks.FloatVector = form.decode(released.values, released.weight)[: round_.size - statistics]
     steps = len(released.contributors) * math.sqrt(round_.size) / 2  # each client rounds each value by half a step
     rounding = math.ldexp(steps, -form.frac_bits) / min(1.0, released.weight)
     return float(np.linalg.norm(mean)) <= round_.clip * (1 + _ROUNDING) + rounding

@@ -81,6 +81,7 @@ def read_folder(path: Path) -> Seen:
         wall_seconds=told.get("wall_seconds", math.nan),
         why_clusters=header.get("why", ""),
         model_sha256=told.get("model_sha256", []),
+        why_profile=RunFolder(path).why_profile,
     )
     failure = str(told.get("error", ""))
     over = bool(told) or (path / f"model-{max(labels, default=0)}.safetensors").exists()

@@ -47,6 +47,7 @@ def read_outcome(path: Path) -> Outcome:
         wall_seconds=fields["wall_seconds"],
         why_clusters=fields["why"],
         model_sha256=fields["model_sha256"],
+        why_profile=folder.why_profile,
     )
 
 

@@ -51,29 +51,40 @@ class RunFolder:
             fix = "choose another folder, or continue it with --resume"
             raise InvalidInput(str(self.path), "holds a run already", fix)
 
-    def create(self, config: RunConfig) -> None:
-        """Start a new run here."""
+    def create(self, config: RunConfig, *, why_profile: str = "") -> None:
+        """Start a new run here; `why_profile` says why `auto` became this profile, if it was asked for."""
         self.refuse_existing()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInput(str(self.path), f"cannot be made ({error.strerror})", "choose another folder") from None
-        self._write_config(config)
+        self._write_config(config, why_profile)
 
-    def _write_config(self, config: RunConfig) -> None:
-        self.write("run.json", json.dumps({"version": VERSION, "config": to_settings(config)}, indent=1).encode())
+    def _write_config(self, config: RunConfig, why_profile: str) -> None:
+        fields = {"version": VERSION, "config": to_settings(config), "why_profile": why_profile}
+        self.write("run.json", json.dumps(fields, indent=1).encode())
 
     def read_config(self) -> RunConfig:
         """The configuration of the run that is here."""
+        return make_config(
+            {"weighting": "client", **self._fields()["config"]}
+        )  # as runs were before there was a choice
+
+    @property
+    def why_profile(self) -> str:
+        """Why `auto` became the run's profile; empty if the profile was said."""
+        return str(self._fields().get("why_profile", ""))
+
+    def _fields(self) -> dict[str, Any]:
         try:
-            run = json.loads((self.path / "run.json").read_text())
+            run: dict[str, Any] = json.loads((self.path / "run.json").read_text())
         except (OSError, ValueError):
             raise InvalidInput(str(self.path), "holds no run", "check the path, or start a run there first") from None
         if run.get("version") != VERSION:
             raise InvalidInput(
                 str(self.path), f"is a run of version {run.get('version')}", "use the version that made it"
             )
-        return make_config({"weighting": "client", **run["config"]})  # as runs were before there was a choice
+        return run
 
     def change_config(self, changes: Mapping[str, Any]) -> RunConfig:
         """The configuration with these changes, which hold from the next round on; what cannot change is refused.
@@ -86,7 +97,7 @@ class RunFolder:
                 fix = f"start another run, or change one of {', '.join(CHANGEABLE)}"
                 raise InvalidInput(key, "cannot be changed in a run that has begun", fix)
         config = change(self.read_config(), changes)
-        self._write_config(config)
+        self._write_config(config, self.why_profile)
         return config
 
     @contextlib.contextmanager
@@ -184,20 +195,6 @@ class RunFolder:
         kept = [record for record in self.records() if record.round < round_number]
         self.write("records.jsonl", "".join(json.dumps(to_fields(record)) + "\n" for record in kept).encode())
 
-    def save_models(
-        self, vectors: Sequence[npt.NDArray[np.float32]], layout: Sequence[tuple[str, tuple[int, ...]]]
-    ) -> None:
-        """The final model of each cluster, with the names and shapes of its tensors."""
-        for cluster, vector in enumerate(vectors):
-            self.save_model(cluster, vector, layout)
-
-    def save_model(
-        self, cluster: int, vector: npt.NDArray[np.float32], layout: Sequence[tuple[str, tuple[int, ...]]]
-    ) -> None:
-        """The final model of one cluster."""
-        tensors, start = {}, 0
-        for name, shape in layout:
-            size = int(np.prod(shape))
-            tensors[name] = vector[start : start + size].reshape(shape)
-            start += size
+    def save_model(self, cluster: int, tensors: Mapping[str, npt.NDArray[np.float32]]) -> None:
+        """The final model of one cluster: what training changes in it, by name."""
         self.write(f"model-{cluster}.safetensors", serialize("model", {"cluster": cluster}, tensors))

@@ -27,6 +27,7 @@ class Outcome:
         wall_seconds: that the run took here.
         why_clusters: in words.
         model_sha256: of each cluster's model.
+        why_profile: why `auto` became the profile; empty if the profile was said.
     """
 
     config: RunConfig
@@ -36,6 +37,7 @@ class Outcome:
     wall_seconds: float
     why_clusters: str
     model_sha256: list[str]
+    why_profile: str
 
     @property
     def records(self) -> list[ClientRecord]:
@@ -51,6 +53,12 @@ class Outcome:
     def union_share(self) -> float:
         """Mean share of a model that at least one client of its cluster encrypted."""
         return _mean([each.union_share for each in servers_of(self.log) if each.round >= 0])
+
+    @property
+    def excluded(self) -> list[dict[str, Any]]:
+        """Clients whose training did not count in a round: which, when, and why."""
+        reasons = [(each, each.left_out or each.failure) for each in self.records]
+        return [{"round": each.round, "client": each.client, "reason": why} for each, why in reasons if why]
 
     def times(self, cost_model: CostModel | None = None) -> list[RoundTime]:
         """The set-up and every round on the device clock."""
@@ -69,10 +77,13 @@ class Outcome:
             "accuracy_per_client": [None if math.isnan(each) else each for each in self.accuracy],
             "encrypted_share": _mean([record.encrypted_share for record in self.played]),
             "coverage": _mean([record.coverage for record in self.played]),
+            "excluded": self.excluded,
             "rounds": 1 + max((record.round for record in self.records), default=-1),
             "wall_seconds": self.wall_seconds,
             "device_seconds": total_seconds(times),
             "crypto": self.config.encryption.crypto,
+            "profile": self.config.encryption.profile,
+            "why_profile": self.why_profile,
             "sensitivity_noise": noise_summary(self.config, clients_of(self.log)),
             "bytes_up": sum(record.bytes_up or 0 for record in clients_of(self.log)),
             "bytes_down": sum(record.bytes_down or 0 for record in clients_of(self.log)),

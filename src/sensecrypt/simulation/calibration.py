@@ -16,7 +16,7 @@ from sensecrypt.simulation.clock import CostModel
 _REPEATS = 5
 _ROWS: dict[Operation, int] = {"encrypt": 48, "add": 256, "decrypt": 16, "multiply": 64, "add_plain": 256}
 _FACTOR = 2503  # samples of a client: an odd number of 12 bits
-_FEW_ROWS = 2  # of schemes with thousands of values a ciphertext
+_VALUES = 2**16  # of schemes with thousands of values per ciphertext: enough that a call costs little beside them
 
 
 def measure_cost_model(profile: str | Profile, *, shared_key: bool = False, ahead: bool = False) -> CostModel:
@@ -36,7 +36,7 @@ def measure_cost_model(profile: str | Profile, *, shared_key: bool = False, ahea
     for operation, rows in _ROWS.items():
         if operation == "multiply" and not chosen.multiplies:
             continue
-        count = chosen.slots * (rows if chosen.slots < 1000 else _FEW_ROWS)
+        count = chosen.slots * rows if chosen.slots < 1000 else max(chosen.slots, _VALUES)
         values = np.arange(count) % 997 - 498
         ciphertexts = public.encrypt(values)
         total, seconds = public.accumulator(len(ciphertexts)), []

@@ -38,7 +38,9 @@ def run(*arguments):
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     out = tmp_path_factory.mktemp("compare") / "out"
-    policies = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,fedml_he,random+ratio=0.5"
+    fine = "profile=insecure-test"  # whose blocks are short
+    policies = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,fedml_he+" + fine
+    policies += ",random+ratio=0.5+" + fine
     result = run("--scenario", "cost-efficiency", "--policies", policies, *QUICK, "--out", str(out), "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout), out
@@ -90,7 +92,9 @@ class TestReport:
         rows = rows_of(report)
         union = rows["sensecrypt (paper)"]["union_share"]
         assert rows["maskcrypt (paper)"]["encrypted_share"] == pytest.approx(union, abs=0.001)
-        assert rows["random (default, ratio=0.5)"]["encrypted_share"] == pytest.approx(0.5, abs=0.02)
+        assert rows["random (default, ratio=0.5, profile=insecure-test)"]["encrypted_share"] == pytest.approx(
+            0.5, abs=0.02
+        )
 
     def test_training_is_charged_alike(self, report):
         rows = rows_of(report)
@@ -119,7 +123,7 @@ class TestReport:
 
 
 def test_an_interrupted_comparison_goes_on(tmp_path):
-    methods = parse_methods("plaintext,random", "default")
+    methods = parse_methods("plaintext,random+profile=insecure-test", "default")
     settings = scenario_settings("cost-efficiency", "digits", {"local_epochs": 1, "rounds": 2, "workers": 1})
 
     class Stop(Exception):
@@ -178,15 +182,15 @@ class TestScenarios:
 
 class TestMethods:
     def test_policies_presets_and_settings(self):
-        found = parse_methods("plaintext, full ,sensecrypt@paper,sensecrypt+grace=0.5+randomness=ahead", "default")
+        found = parse_methods("plaintext, full ,sensecrypt@paper,sensecrypt+grace=0.5+profile=ring-2048x4", "default")
         assert [(each.policy, each.preset) for each in found] == [
             ("plaintext", "default"),
             ("full", "paper"),
             ("sensecrypt", "paper"),
             ("sensecrypt", "default"),
         ]
-        assert found[3].settings == {"grace": "0.5", "randomness": "ahead"}
-        assert found[3].name == "sensecrypt (default, grace=0.5, randomness=ahead)"
+        assert found[3].settings == {"grace": "0.5", "profile": "ring-2048x4"}
+        assert found[3].name == "sensecrypt (default, grace=0.5, profile=ring-2048x4)"
 
     @pytest.mark.parametrize(
         ("arguments", "hint"),
@@ -197,7 +201,7 @@ class TestMethods:
             (["--policies", ""], "at least one"),
             (["--policies", "random+half"], "key=value"),
             (["--policies", "random+rati=0.5"], "did you mean 'ratio'"),
-            (["--policies", "sensecrypt@paper+profile=ckks-8192"], "paillier-2048-scalar"),
+            (["--policies", "sensecrypt@paper+key_mode=dkms+profile=ckks-8192"], "paillier-2048-scalar"),
             (["--policies", "sensecrypt+profile=ckks-8192+randomness=ahead"], "fresh"),
             (["--set", "clients=7"], "multiple of 20"),
             (["--set", "cpus=4,0"], "cpus: is 0; pass a number in"),

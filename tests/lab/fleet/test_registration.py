@@ -28,7 +28,7 @@ def test_ranges_are_the_flags_in_order_and_apart(flags):
 def test_the_key_service_sees_the_flags_that_the_local_engine_uses():
     config = make_config({"clients": 2, "partition": "iid"})
     problem = configured_problem(config)
-    size, first = registration._size_and_first(config)
+    size, first = registration.size_and_first(config)
     flags = Run("r", size, config.encryption.profile, {}, [], 2, 0.5, first, None, {}).flags()
     assert flags is not None
     assert (flags == always_encrypt(problem.build(), problem.classes)).all()
@@ -36,7 +36,7 @@ def test_the_key_service_sees_the_flags_that_the_local_engine_uses():
 
 @pytest.mark.parametrize("settings", [{"always_encrypt": "nothing"}, {"policy": "full"}, {"preset": "paper"}])
 def test_nothing_comes_first_where_the_configuration_does_not_ask_for_it(settings):
-    assert registration._size_and_first(make_config({"clients": 2, "partition": "iid", **settings}))[1] == []
+    assert registration.size_and_first(make_config({"clients": 2, "partition": "iid", **settings}))[1] == []
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,11 @@ def reference(tmp_path_factory):
         {"workers": 4},
         {"profile": "paillier-2048"},
         {"profile": "ckks-8192", "layout": "blocks"},
+        {"profile": "ring-2048"},
+        {"profile": "ring-2048", "layout": "blocks", "policy": "random", "ratio": 0.5},
+        {"profile": "ring-2048x4", "rest": "plain"},
+        {"profile": "ring-2048x16", "crypto": "calibrated"},
+        {"profile": "auto"},
     ],
     ids=str,
 )
@@ -299,14 +304,14 @@ class TestFaults:
         assert models(run_local(folder.read_config(), folder, resume=True)) == models(reference)
 
     def test_a_client_that_diverges_sends_a_zero_update(self, tmp_path, monkeypatch):
-        honest = scoring.train
+        honest = scoring.train_on
 
-        def diverge(model, images, labels, **settings):
-            vector = honest(model, images, labels, **settings)
+        def diverge(model, data, recipe, **settings):
+            vector = honest(model, data, recipe, **settings)
             return np.full_like(vector, np.nan) if diverge.calls.pop(0) == 2 else vector
 
         diverge.calls = list(range(8)) + [0] * 100
-        monkeypatch.setattr(scoring, "train", diverge)
+        monkeypatch.setattr(scoring, "train_on", diverge)
         result = play(tmp_path)
         assert not [record for record in result.records if record.left_out is not None]
         [record] = [record for record in result.records if record.failure is not None]
@@ -324,7 +329,7 @@ class TestFaults:
         monkeypatch.setattr(update, "_protected", die)
         result = play(tmp_path, workers=2)
         [record] = [record for record in result.records if record.left_out is not None]
-        assert (record.client, record.round, record.left_out) == (5, 1, "the client's process died")
+        assert (record.client, record.round, record.left_out) == (5, 1, "the client's process died (exit code 1)")
 
 
 @pytest.mark.parametrize("delay", [0.1, 0.4, 0.8])

@@ -46,7 +46,7 @@ from sensecrypt.crypto.paillier.fixedbase import (
 from sensecrypt.crypto.parallel import spread
 from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers, check_rows, check_shape, same_rows
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
-from sensecrypt.profiles import DEFAULT_PROFILE, Profile, get_profile
+from sensecrypt.profiles import Profile, get_profile
 
 if TYPE_CHECKING:
     from sensecrypt.crypto.paillier.randomizers import RandomizerPool
@@ -62,7 +62,7 @@ class PublicKey:
 
     __slots__ = ("_fingerprint", "_h", "_n", "_n2", "_profile", "_table")
 
-    def __init__(self, n: int, h: int, profile: str | Profile = DEFAULT_PROFILE) -> None:
+    def __init__(self, n: int, h: int, profile: str | Profile = "paillier-2048") -> None:
         """A key from its modulus and the base of its randomizers, refused where the public can see that it is weak."""
         self._profile = get_profile(profile)
         if self._profile.scheme != "paillier":
@@ -82,7 +82,7 @@ class PublicKey:
         self._table: Table | None = None
 
     @classmethod
-    def from_modulus(cls, n: int, profile: str | Profile = DEFAULT_PROFILE) -> PublicKey:
+    def from_modulus(cls, n: int, profile: str | Profile = "paillier-2048") -> PublicKey:
         """A key whose modulus another implementation made; the base h is drawn here, as any sender may."""
         if get_profile(profile).subgroup_bits:
             raise InvalidKey("profile", "has a base that only the key's maker can draw", "use its public key file")

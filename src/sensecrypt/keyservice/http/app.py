@@ -55,6 +55,7 @@ class ServerRequest(BaseModel):
     momentum: float = Field(default=0.9, ge=0, lt=1, description="of the momentum, or of the first moment")
     beta2: float = Field(default=0.99, ge=0, lt=1, description="of the second moment")
     tau: float = Field(default=1e-3, ge=1e-12, le=1e6, description="what keeps steps small where nothing moved")
+    statistics: int = Field(default=0, ge=0, le=_MOST, description="values at the end that are no parameters")
 
 
 class RunRequest(BaseModel):

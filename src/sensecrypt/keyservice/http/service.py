@@ -378,10 +378,10 @@ class KeyService:
         return DatabaseLedger(self.store, self._root, who)
 
     def _server(self, run: Run, who: Identity, ledger: DatabaseLedger | None = None) -> KeyServer:
-        key = self._key(run.run)
-        rule = None if run.release_to_aggregator else ServerRule(**run.server)
+        key, server = self._key(run.run), ServerRule(**run.server)
+        rule = None if run.release_to_aggregator else server
         ledger = ledger or DatabaseLedger(self.store, self._root, who, rule=rule)
-        return KeyServer(key, rules=self._rules(run), ledger=ledger)
+        return KeyServer(key, rules=self._rules(run), ledger=ledger, statistics=server.statistics)
 
     def _rules(self, run: Run) -> ReleaseRules:
         limits = self.policy

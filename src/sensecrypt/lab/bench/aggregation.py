@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from sensecrypt.crypto.paillier.public import PublicKey
+from sensecrypt.crypto.publicfile import public_key
 from sensecrypt.crypto.scheme import Ciphertexts
 from sensecrypt.lab.bench.measure import peak_mb
 from sensecrypt.protocol.aggregator import RoundSum
@@ -16,9 +18,16 @@ from sensecrypt.protocol.tags import TagOffset
 from sensecrypt.types import Mask
 
 
-def aggregate_many(n: int, h: int, ciphertexts: Ciphertexts, clients: int, size: int) -> tuple[float, float]:
-    """Add as many uploads, each made when it is its turn; seconds, and by how many MB the peak memory grew."""
-    public = PublicKey(n, h)
+def aggregate_many(key: Mapping[str, Any], ciphertexts: Ciphertexts, clients: int, size: int) -> tuple[float, float]:
+    """Add as many uploads, each made when it is its turn; seconds, and by how many MB the peak memory grew.
+
+    Args:
+        key: the public key, as `publicfile.public_fields` has it.
+        ciphertexts: of every upload.
+        clients: how many uploads.
+        size: parameters of the model.
+    """
+    public = public_key("the benchmark's key", dict(key))
     round_ = Round("bench", 0, 0, "model", size, public.profile, dict.fromkeys(range(clients), 1 / clients))
     everything = Mask.prefix(round_.blocks, size=size, block=round_.block)
     before = peak_mb()

@@ -13,6 +13,7 @@ from sensecrypt.algo.selection import select
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.client.training import train, warm_up
 from sensecrypt.crypto.keys import generate_keypair
+from sensecrypt.crypto.publicfile import public_fields
 from sensecrypt.lab.bench.aggregation import aggregate_many
 from sensecrypt.lab.bench.measure import Times, in_own_process
 from sensecrypt.lab.bench.table import Shown, described
@@ -51,6 +52,7 @@ class Report:
     """All steps for a model that is encrypted whole, what the protocol adds to them, and the aggregator's memory."""
 
     model: str
+    profile: str
     parameters: int
     ciphertexts: int
     overhead: float
@@ -59,8 +61,8 @@ class Report:
     memory: list[Memory]
 
 
-def run(*, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
-    """AlexNet, everything encrypted, as few clients as a sum must have, one core; medians."""
+def run(*, profile: str, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
+    """AlexNet, everything encrypted with that profile, as few clients as a sum must have, one core; medians."""
     times = Times()
     torch.set_num_threads(1)
     warm_up()
@@ -68,8 +70,8 @@ def run(*, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
     images = torch.from_numpy(rng.random((SAMPLES, 3, 32, 32), dtype=np.float32))
     labels = torch.from_numpy(rng.integers(0, 10, SAMPLES))
     model = build_model("alexnet", seed=seed)
-    public, secret = generate_keypair("paillier-2048")
-    public.prepare()
+    public, secret = generate_keypair(profile)
+    public.encrypt([0])  # builds the tables
     server = KeyServer(secret)
     learn = partial(train, epochs=1, batch_size=64, learning_rate=0.015, momentum=0.5, seed=seed)
     choose = partial(select, B=2.0, C=0.5, max_mi=2.0, objective="protect")
@@ -109,16 +111,16 @@ def run(*, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
     memory = []
     for clients in (20, 400):
         on_step(f"memory of aggregating {clients} uploads")
-        cost = in_own_process(aggregate_many, public.n, public.h, ciphertexts, clients, weights.size)
+        cost = in_own_process(aggregate_many, public_fields(public), ciphertexts, clients, weights.size)
         memory.append(Memory(clients, cost.peak_mb, cost.result))
-    return Report("alexnet", weights.size, round_.blocks, overhead, repeats, steps, memory)
+    return Report("alexnet", profile, weights.size, round_.blocks, overhead, repeats, steps, memory)
 
 
 def shown(report: Report) -> Iterator[Shown]:
     """The steps, what the protocol adds to them, and the memory."""
     yield described(
         f"One round of {report.model}, all {report.parameters:,} parameters encrypted in {report.ciphertexts:,} "
-        f"ciphertexts, one core (medians of {report.repeats}, seconds)",
+        f"ciphertexts of {report.profile}, one core (medians of {report.repeats}, seconds)",
         [
             ("method", "name"),
             ("paper", "paper_seconds:.1f"),

@@ -24,7 +24,7 @@ CANDIDATES = {
     "default": "sensecrypt",
     "default, rest plain": "sensecrypt+rest=plain",
     "blinding only": "plaintext+rest=blinded",
-    "default, randomness ahead": "sensecrypt+randomness=ahead",
+    "default, Paillier": "sensecrypt+profile=paillier-2048",
     "everything": "full@default",
 }
 ROUNDS = 2

@@ -15,7 +15,7 @@ from statistics import mean
 from typing import Any
 
 from sensecrypt.client.problem import configured_problem
-from sensecrypt.config import RunConfig, to_settings
+from sensecrypt.config import AUTO, RunConfig, change, to_settings
 from sensecrypt.errors import InvalidInput
 from sensecrypt.files import make_folder
 from sensecrypt.lab.bench.stock import stock_cost_model
@@ -86,6 +86,8 @@ def compare(
             on_step(method.name, 0, config.training.rounds)
         place = RunFolder(folder / method.slug)
         going_on = resume and place.exists()
+        if going_on and config.encryption.profile == AUTO:
+            config = change(config, {"profile": place.read_config().encryption.profile})
         if going_on and to_settings(place.read_config()) != to_settings(config):
             raise InvalidInput(str(place.path), "is a run with other settings", "choose another folder")
         make_folder(memo)
@@ -120,7 +122,8 @@ def has_begun(folder: Path) -> bool:
 
 def _our_cost_model(config: RunConfig, known: dict[tuple[str, str, str], CostModel]) -> CostModel | None:
     """What a ciphertext of this run costs us: measured once, the same for all runs that encrypt alike."""
-    if config.encryption.crypto == "real" or not get_policy(config.selection.policy).encrypts:
+    real = config.encryption.crypto == "real" or config.encryption.profile == AUTO  # the run chooses, and measures
+    if real or not get_policy(config.selection.policy).encrypts:
         return None
     chosen = config.encryption
     kind = (chosen.profile, chosen.key_mode, chosen.randomness)

@@ -274,7 +274,7 @@ def _ours(rows: Rows) -> list[Verdict]:
         share, mine = ours.total(place, OURS, "encrypted_share"), found.total(place, "SenseCrypt", "encrypted_share")
         words.append(
             f"{share:.0%} encrypted ({ours.total(place, OURS, 'crypto')}) in {number(times[OURS])} times Plaintext's "
-            f"time, {number(times[AHEAD])} with randomness ahead; SenseCrypt {mine:.0%} in "
+            f"time, {number(times[AHEAD])} with Paillier and randomness ahead; SenseCrypt {mine:.0%} in "
             f"{number(times['SenseCrypt'])}, Baseline 100% in {number(times['Baseline'])}"
         )
         better.append(share > mine and times[OURS] < times["SenseCrypt"])

@@ -21,7 +21,11 @@ METHODS = {
     "MaskCrypt": "maskcrypt@paper",
     "SenseCrypt": "sensecrypt@paper",
 }
-DEFAULTS = {"Plaintext": "plaintext@paper", OURS: "sensecrypt", AHEAD: "sensecrypt+randomness=ahead"}
+DEFAULTS = {
+    "Plaintext": "plaintext@paper",
+    OURS: "sensecrypt",
+    AHEAD: "sensecrypt+profile=paillier-2048+randomness=ahead",
+}
 PAPERS = tuple(METHODS)
 PAPER_PART, DEFAULT_PART = READING, "default"
 WAYS = ("bytes_up", "bytes_down")

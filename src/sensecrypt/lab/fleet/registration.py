@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sensecrypt.config import RunConfig
+from sensecrypt.config import AUTO, RunConfig
 from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.fleet.folder import AGGREGATOR, Description, FleetFolder
 from sensecrypt.lab.fleet.making import ADMIN
@@ -22,13 +22,15 @@ def check_config(config: RunConfig, description: Description) -> None:
         problem = f"is {config.release.min_contributors}, the fleet has {description.clients} clients"
         raise InvalidInput("min_contributors", problem, f"choose 2 to {description.clients}, or start a larger fleet")
     refuse_local_only(config)
+    if config.encryption.profile == AUTO:
+        raise InvalidInput("profile", "is auto, and a run is registered with one", "resolve it first: resolve_profile")
 
 
 def register(folder: FleetFolder, description: Description, config: RunConfig, run: str) -> None:
     """Register the run, as the fleet's admin."""
     from sensecrypt.keyservice.http.client import DkmsClient
 
-    size, first = _size_and_first(config)
+    size, first = size_and_first(config)
     certificate, key, authority = folder.certificate(ADMIN)
     with DkmsClient(description.dkms_url, certificate=certificate, key=key, authority=authority) as admin:
         admin.register_run(
@@ -51,7 +53,8 @@ def ranges(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
-def _size_and_first(config: RunConfig) -> tuple[int, list[tuple[int, int]]]:
+def size_and_first(config: RunConfig) -> tuple[int, list[tuple[int, int]]]:
+    """Parameters of the model, and the ranges of those that come first in every order."""
     from sensecrypt.client.problem import always_of, configured_problem
     from sensecrypt.models import get_vector
 

@@ -14,6 +14,7 @@ import multiprocessing
 import signal
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -36,7 +37,20 @@ from sensecrypt.simulation.clock import CostModel, answer_bandwidth
 Call = tuple[int, str, dict[str, bytes]]  # client, kind of message, its parts
 Services = Callable[[int], Any]  # the key service as one client sees it
 Handle = Callable[[Call, Any], Any]  # what a client answers, with that key service
-LOST = object()
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Stands for the answer of a client whose process died.
+
+    Attributes:
+        how: it died, as far as that is known.
+    """
+
+    how: str = ""
+
+
+_DYING = 5.0  # seconds between the end of a process's pipe and its own
 _LOG = logging.getLogger("sensecrypt.workers")
 
 
@@ -56,13 +70,13 @@ class Workers:
             self._workers.pop().end()
 
     def answers(self, calls: Sequence[Call]) -> Iterator[tuple[Call, Any]]:
-        """Each call and what the client answers, as they arrive; `LOST` of a client whose process died twice."""
+        """Each call and what the client answers, as they arrive; `Lost` of a client whose process died twice."""
         if self._alone():
             yield from ((call, self._handle(call, self._services(call[0]))) for call in calls)
             return
         lost = []
         for call, result in self._run(calls):
-            if result is LOST:
+            if isinstance(result, Lost):
                 lost.append(call)
             else:
                 yield call, result
@@ -78,7 +92,7 @@ class Workers:
         return False
 
     def _run(self, calls: Sequence[Call]) -> Iterator[tuple[Call, Any]]:
-        """Every call and its answer, as they arrive; `LOST` if its process died."""
+        """Every call and its answer, as they arrive; `Lost` if its process died."""
         waiting, busy = deque(calls), dict[Connection, tuple[_Worker, Call]]()
         try:
             while waiting or busy:
@@ -93,9 +107,10 @@ class Workers:
                     if not answered:
                         continue  # it had a question for the key service, and goes on
                     del busy[connection]
-                    if result is LOST:
+                    if isinstance(result, Lost):
                         self._workers.remove(worker)
-                        worker.end()
+                        result = Lost(worker.end(died=True))
+                        _LOG.warning("client %d: its process died%s", call[0], result.how)
                     yield call, result
         finally:
             for worker, _ in busy.values():  # nobody wants their results any more
@@ -139,14 +154,21 @@ class _Worker:
                 self.connection.send(_outcome(lambda: getattr(service, content[0])(*content[1])))
                 return False, None
         except (EOFError, OSError):
-            return True, LOST
+            return True, Lost()
         return True, _result(content)
 
-    def end(self) -> None:
+    def end(self, *, died: bool = False) -> str:
+        """End the process; how it had ended before, if it had."""
         self.connection.close()
+        if died:
+            self._process.join(_DYING)
+        code = self._process.exitcode
         self._process.terminate()
         self._process.join()
         self._process.close()
+        if code == -signal.SIGKILL:
+            return " (it was killed, as systems do that run out of memory; use fewer workers or a smaller batch_size)"
+        return "" if code is None else f" ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
 
 
 class _PassedOn:
@@ -194,6 +216,7 @@ def _result(outcome: tuple[bool, Any]) -> Any:
 
 Intercept = Callable[[int, int, bytes], bytes | None]
 Keep = Callable[[int, str, bytes], None]
+OnReply = Callable[[str, int, int], None]
 
 
 class LocalClients:
@@ -225,6 +248,7 @@ class LocalTransport:
         intercept: Intercept | None,
         keep: Keep,
         cost_model: CostModel | None,
+        on_reply: OnReply = lambda *_: None,
     ) -> None:
         """To all clients of the run.
 
@@ -234,7 +258,9 @@ class LocalTransport:
             intercept: stands between clients and coordinator, for tests: returns the bytes that arrive, or None.
             keep: takes what only the client knows of an upload, where messages are kept: round, name, content.
             cost_model: what cryptography is charged with in a calibrated run.
+            on_reply: called with the kind of a message and how many of how many clients have answered it.
         """
+        self._on_reply = on_reply
         self._workers, self._config, self._intercept, self._keep = workers, config, intercept, keep
         self._cost_model, self._measures = cost_model, measures_bandwidth(config)
 
@@ -245,9 +271,10 @@ class LocalTransport:
     def ask(self, kind: str, requests: Mapping[int, Parts], *, seconds: float) -> Iterator[Reply]:  # noqa: ARG002
         """Each client's reply, as it is done."""
         calls = [(client, kind, dict(parts)) for client, parts in requests.items()]
-        for (client, _, request), answer in self._workers.answers(calls):
-            if answer is LOST:
-                yield Reply(client, None, "the client's process died")
+        for done, ((client, _, request), answer) in enumerate(self._workers.answers(calls), start=1):
+            self._on_reply(kind, done, len(calls))
+            if isinstance(answer, Lost):
+                yield Reply(client, None, f"the client's process died{answer.how}")
                 continue
             parts = dict(answer)
             if "upload" in parts:

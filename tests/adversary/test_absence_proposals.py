@@ -9,6 +9,7 @@ from sensecrypt.client import scoring
 from sensecrypt.client.client import NO_PART
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.protocol.coordination import FAILURE, facts_from_bytes
+from sensecrypt.records import to_fields
 from tests.adversary.test_absence import SETTINGS
 from tests.adversary.test_conditions import Wire
 from tests.transports.flower.conftest import dkms as dkms
@@ -49,8 +50,8 @@ def test_training_that_fails_before_the_proposal_changes_nothing_that_is_seen(
         assert len({frozenset(parts) for parts in sent.values()}) == 1
         assert len({len(parts[part]) for parts in sent.values()}) == 1
     told = [facts_from_bytes(parts["facts"], "train") for parts in sent.values()]
-    assert len({frozenset(facts) for facts in told}) == 1
-    assert min(facts["train_seconds"] for facts in told) > 0
+    assert len({frozenset(to_fields(facts)) for facts in told}) == 1
+    assert min(facts.train_seconds for facts in told) > 0
     assert {record.client for record in outcome.played} == set(range(6))
     everything = b"".join(part for _, _, parts in wire.received for part in parts.values())
     assert REASON.encode() not in everything

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from sensecrypt.errors import Refused
@@ -29,15 +30,17 @@ def server(tmp_path_factory) -> Iterator[Server]:
     assert server.end() == 0
 
 
-def test_sums_that_fail_in_different_ways_take_at_least_a_tick(server):
-    played = Played(server)
+@pytest.mark.parametrize(("profile", "size"), [("insecure-test", 100), ("ring-2048", 4096)])
+def test_sums_that_fail_in_different_ways_take_at_least_a_tick(server, profile, size):
+    played = Played(server, profile=profile, size=size)
     round_ = played.register(played.round())
     whole = played.upload(round_)
     unmatched = replace(whole, plain=whole.plain + 1)
     undecryptable = replace(whole, ciphertexts=whole.ciphertexts * 0)
+    noisy = replace(whole, ciphertexts=np.hstack([whole.ciphertexts[:, :64], ~whole.ciphertexts[:, 64:]]))
     with played.aggregator() as aggregator:
         aggregator.about()  # the connection stands
-        for wrong in (unmatched, undecryptable):
+        for wrong in (unmatched, undecryptable, noisy):
             start = time.monotonic()
             with pytest.raises(Refused) as refusal:
                 aggregator.release(wrong.to_bytes(round_), round_)

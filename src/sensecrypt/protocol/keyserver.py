@@ -74,13 +74,16 @@ def _in_order(in_slots: Ints, order: checks.IntVector | None) -> Ints:
 
 MISMATCH = "the sum does not match the tags: an upload is missing, doubled, altered or not clipped"
 """All that is told about a sum that fails, whatever it decrypts to: more would answer questions about ciphertexts."""
+MOST_FAILURES = 12
+"""Sums of a run that may fail where forged ciphertexts show the key: each tells one bit of it (decision 19)."""
 _RULES = ReleaseRules()
 
 
 class KeyServer:
     """Decrypts once per (run, round, cluster, purpose), only sums of enough clients, and only what verifies.
 
-    How often sums may fail is not its business, but that of whoever lets others ask: see `keyservice.http`.
+    How often sums may fail is the business of whoever lets others ask, see `keyservice.http`; but where forged
+    ciphertexts show the key it gives up after `MOST_FAILURES`, wherever it runs.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class KeyServer:
         self._secret, self._statistics = secret, statistics
         self._rules = rules
         self._ledger: Ledger = MemoryLedger() if ledger is None else ledger
+        self._failed = 0
 
     @property
     def public(self) -> EncryptionKey:
@@ -147,6 +151,8 @@ class KeyServer:
         aggregate = Aggregate.from_bytes(data, round_)
         if self._ledger.was_released(round_):
             raise Rejected("this sum was decrypted already", code="already-decrypted")
+        if self._failed >= MOST_FAILURES and self.public.profile.forgeries_show_key:
+            raise Rejected(f"{self._failed} sums of this run have failed", code="run-closed")
         tags = self._ledger.tags(round_)
         self._check_contributors(aggregate.contributors, tags, round_)
         if samples is not None:
@@ -158,10 +164,10 @@ class KeyServer:
         decrypted = decrypt_aggregate(aggregate, round_, self._secret, order, blindings=blindings, workers=workers)
         encrypted, values, sound, cost = decrypted
         verified = _verifies(encrypted, values, aggregate, given, round_, seed=self.tag_seed(round_)) and sound
-        if not verified or not _ranks(values, round_):
-            raise Rejected(MISMATCH, code="tags-mismatch")
         released = ReleasedSum(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)
-        if not within_clip(released, round_, statistics=self._statistics):
+        bounded = within_clip(released, round_, statistics=self._statistics)
+        if not (verified and _ranks(values, round_) and bounded):
+            self._failed += 1
             raise Rejected(MISMATCH, code="tags-mismatch")
         self._ledger.keep_released(round_, released)
         return released

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sensecrypt.crypto.scheme import DecryptionKey
-from sensecrypt.errors import Rejected
+from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.protocol.keyserver import KeyServer, decrypt_aggregate
 from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.releaserules import ReleaseRules
@@ -22,6 +22,10 @@ class SharedKeyClients(KeyServer):
 
     def __init__(self, secret: DecryptionKey) -> None:
         """All seeds come from the operating system and are shared like the key."""
+        name = secret.public.profile.name
+        if secret.public.profile.forgeries_show_key:
+            problem = f"is of {name}, of which a forged sum shows the secret part, and nobody verifies sums here"
+            raise InvalidInput("secret", problem, "use a paillier profile, or a key server")
         super().__init__(secret, rules=ReleaseRules(min_contributors=1))
 
     @property

@@ -18,6 +18,7 @@ from sensecrypt.keyservice.http.policy import Policy
 from sensecrypt.keyservice.http.problems import refused
 from sensecrypt.keyservice.http.store import Store, Transaction
 from sensecrypt.profiles import get_profile
+from sensecrypt.protocol.keyserver import MOST_FAILURES
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round, RoundAddress, address_of, describe_round, read_round
 from sensecrypt.types import BoolVector
@@ -246,6 +247,9 @@ def check_policy(run: Run, policy: Policy) -> None:
         raise refused("outside-policy", f"the profile {error.problem}"[:200]) from None
     if profile.security_bits == 0 and not policy.allow_insecure:
         raise refused("outside-policy", f"profile {run.profile} gives no security")
+    if profile.forgeries_show_key and policy.failures_per_run > MOST_FAILURES:
+        reason = f"profile {run.profile} is not for a service where more than {MOST_FAILURES} sums of a run fail"
+        raise refused("outside-policy", reason)
     if run.size > policy.max_parameters or len(run.members) > policy.max_members:
         raise refused("outside-policy", "the model has too many parameters, or the run too many members")
     most = policy.max_members if run.release_to_aggregator else len(run.members)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +12,7 @@ from statistics import median
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.lab.bench import flowerapp
 from sensecrypt.lab.bench.table import Table
-from sensecrypt.lab.fleet.commands import flower_command, flower_environment
-
-_SECONDS = 1800
+from sensecrypt.lab.fleet.simulation import simulate
 
 
 @dataclass(frozen=True)
@@ -76,17 +73,11 @@ def shown(report: list[Row]) -> list[Table | str]:
 def _simulate(method: str, clients: int, per_round: int, rounds: int, steps: int) -> tuple[list[float], list[int]]:
     with tempfile.TemporaryDirectory(prefix="bench-flower-") as name:
         folder = Path(name)
-        out, home = folder / "out.json", folder / "home"
+        out = folder / "out.json"
         _write_app(folder / "app", out, method, per_round, rounds, steps)
-        home.mkdir()
-        options = f"options.num-supernodes = {clients}\noptions.backend.client-resources.num-cpus = 1\n"
-        (home / "config.toml").write_text(f'[superlink]\ndefault = "local"\n\n[superlink.local]\n{options}')
-        command = [flower_command("flwr"), "run", str(folder / "app"), "--stream"]
-        done = subprocess.run(  # noqa: S603  (our own command)
-            command, env=flower_environment(home), capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
+        printed = simulate(folder / "app", folder / "home", clients=clients)
         if not out.exists():
-            raise SenseCryptError(f"the simulation failed: {(done.stdout + done.stderr)[-2000:]}")
+            raise SenseCryptError(f"the simulation failed: {printed[-2000:]}")
         told = json.loads(out.read_text(encoding="utf-8"))
         return told["seconds"], told["bytes"]
 

@@ -96,6 +96,7 @@ _NUMBERS = [
     *("beta", "slack", "grace", "B", "C", "max_mi", "bins", "sensitivity_samples", "order_refresh", "min_contributors"),
     *("quorum", "local_epochs", "batch_size", "learning_rate", "momentum", "workers", "cpus", "bandwidths", "ghz"),
     *("server_cpus", "clip", "sample", "server_learning_rate", "server_momentum", "server_beta2", "server_tau"),
+    "statistics",
 ]
 
 
@@ -123,7 +124,7 @@ def test_an_error_is_one_line_whatever_was_written():
 
 def test_every_setting_has_a_sentence():
     """What a setting does is told where it is defined."""
-    assert len(SETTINGS) == 60
+    assert len(SETTINGS) == 61
     assert [key for key, each in SETTINGS.items() if not each.meaning] == []
 
 

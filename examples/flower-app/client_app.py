@@ -25,10 +25,10 @@ def load(config: RunConfig, client: int) -> Share:
     return Share(build, (x[mine], y[mine]), (x[1500:], y[1500:]), classes=10)
 
 
-def fit(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, seed: int) -> None:
-    """A round of local training, in place."""
-    torch.manual_seed(seed)
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+def fit(model: nn.Module, data: tuple[torch.Tensor, torch.Tensor], number: int) -> None:
+    """Local training in round `number`, in place; what PyTorch draws is seeded before."""
+    inputs, labels = data
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.01 * 0.95**number)
     for batch in torch.randperm(len(labels)).split(32):
         optimiser.zero_grad()
         nn.functional.cross_entropy(model(inputs[batch]), labels[batch]).backward()

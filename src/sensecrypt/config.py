@@ -286,12 +286,18 @@ class Server(Group):
     server_momentum: float = setting(0.9, "β₁ of `fedavgm`, `fedadam` and `fedyogi`")
     server_beta2: float = setting(0.99, "β₂ of `fedadam` and `fedyogi`")
     server_tau: float = setting(1e-3, "τ of `fedadam` and `fedyogi`")
+    statistics: int = setting(
+        0,
+        "how many values at the end of the model's vector are no parameters but statistics, such as the running means "
+        "of batch normalisation: they are averaged whatever the rule. A run on one machine counts them",
+        low=0,
+    )
 
     @property
     def rule(self) -> ServerRule:
         """The rule with its settings."""
         rates = (self.server_learning_rate, self.server_momentum, self.server_beta2, self.server_tau)
-        return ServerRule(self.server, *rates)
+        return ServerRule(self.server, *rates, statistics=self.statistics)
 
 
 @dataclass(frozen=True)
@@ -345,7 +351,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         """Refuse what does not go together."""
         checks.whole("clusters", self.groups.clusters, low=0, high=self.problem.clients)
-        if self.server.rule != ServerRule() and self.training.uploads == "weights":
+        if self.server.rule != ServerRule(statistics=self.server.statistics) and self.training.uploads == "weights":
             fix = "set uploads=updates, or leave the server's settings out"
             raise InvalidInput("server", "rules are for updates, and clients upload weights", fix)
         profile = self.encryption.profile

@@ -10,8 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from sensecrypt.protocol.places import place_of
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, address_of
 from tests.keyservice.conftest import Server, certificate
 from tests.keyservice.rounds import Played
 
@@ -95,7 +94,7 @@ def seconds_to_answer(played: Played, round_: Round, client: int = 1) -> float:
     """How long a member waits for something that the service writes down, over a new connection, at the first try."""
     start = time.monotonic()
     with played.client(client, tries=1) as identity:
-        identity.task(place_of(round_))
+        identity.task(address_of(round_))
     return time.monotonic() - start
 
 

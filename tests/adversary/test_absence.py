@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from sensecrypt.algo.clipping import clip_bound
-from sensecrypt.client import localtraining, scoring
+from sensecrypt.client import scoring
 from sensecrypt.client import update as client_update
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.models import get_vector, set_vector
 from sensecrypt.protocol.coordination import FAILURE, facts_from_bytes
-from sensecrypt.protocol.places import Place, place_of
+from sensecrypt.protocol.round import RoundAddress, address_of
 from sensecrypt.protocol.updates import model_of
+from sensecrypt.records import to_fields
 from tests.adversary.audited import released
 from tests.adversary.test_conditions import ONE_CLASS, Wire
 from tests.transports.flower.conftest import dkms as dkms
@@ -31,8 +32,8 @@ def sends(monkeypatch, update_of):
     """Client 5 sends what it likes; its own clipping is its own business."""
     honest = client_update._to_send
 
-    def to_send(task, trained):
-        update, clipped = honest(task, trained)
+    def to_send(task, trained, statistics):
+        update, clipped = honest(task, trained, statistics)
         return (update_of(task, update), clipped) if task.client == HOSTILE else (update, clipped)
 
     monkeypatch.setattr(client_update, "_to_send", to_send)
@@ -83,16 +84,16 @@ def test_nobody_is_missing_whatever_the_hostile_member_gets_through(fleet, monke
 def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(fleet, monkeypatch, caplog):
     """Should a start at the edge come about all the same, and training fail for whoever holds class 3."""
     played = fleet(**{**SETTINGS, "rounds": 1})
-    problem, honest = configured_problem(played.config), localtraining.train
+    problem, honest = configured_problem(played.config), scoring.train_on
 
-    def train(model, images, labels, **settings):
+    def train(model, data, recipe, **settings):
         vector = get_vector(model)
         vector[-10:] = EDGE
         set_vector(model, vector)
-        trained = honest(model, images, labels, **settings)
-        return np.full_like(trained, np.nan) if int(labels[0]) == int(problem.clients[2][1][0]) else trained
+        trained = honest(model, data, recipe, **settings)
+        return np.full_like(trained, np.nan) if int(data.parts[1][0]) == int(problem.clients[2][1][0]) else trained
 
-    monkeypatch.setattr(localtraining, "train", train)
+    monkeypatch.setattr(scoring, "train_on", train)
     wire = Wire(played)
     played.play()
     uploads = {client: parts for client, kind, parts in wire.received if kind == "train"}
@@ -101,8 +102,8 @@ def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(f
     assert len({len(parts["upload"]) for parts in uploads.values()}) == 1
     assert len({frozenset(parts) for parts in uploads.values()}) == 1
     told = [facts_from_bytes(parts["facts"], "train") for parts in uploads.values()]
-    assert len({frozenset(facts) for facts in told}) == 1
-    assert min(facts["train_seconds"] for facts in told) > 0  # a 0 would tell who failed
+    assert len({frozenset(to_fields(facts)) for facts in told}) == 1
+    assert min(facts.train_seconds for facts in told) > 0  # a 0 would tell who failed
     assert "a zero update is sent" in caplog.text  # on the client's own machine
 
 
@@ -110,21 +111,21 @@ def test_at_the_edge_every_client_uploads_and_one_that_fails_is_not_told_apart(f
 def test_whoever_fails_at_once_tells_the_same_facts(fleet, monkeypatch, policy):
     """Training that raises for one client: what the aggregator gets of it has the same parts, facts and lengths."""
     played = fleet(**{**SETTINGS, "rounds": 1, "policy": policy})
-    problem, honest = configured_problem(played.config), localtraining.train
+    problem, honest = configured_problem(played.config), scoring.train_on
 
-    def train(model, images, labels, **settings):
-        if int(labels[0]) == int(problem.clients[2][1][0]):
+    def train(model, data, recipe, **settings):
+        if int(data.parts[1][0]) == int(problem.clients[2][1][0]):
             raise RuntimeError("of this client's data alone")
-        return honest(model, images, labels, **settings)
+        return honest(model, data, recipe, **settings)
 
-    monkeypatch.setattr(localtraining, "train", train)
+    monkeypatch.setattr(scoring, "train_on", train)
     wire = Wire(played)
     outcome = played.play()
     uploads = {client: parts for client, kind, parts in wire.received if kind == "train"}
-    assert set(uploads) == {record["client"] for record in outcome.played} == set(range(6))
+    assert set(uploads) == {record.client for record in outcome.played} == set(range(6))
     told = {client: facts_from_bytes(parts["facts"], "train") for client, parts in uploads.items()}
-    assert len({frozenset(facts) for facts in told.values()}) == 1
-    zeros = {client: {name for name, value in facts.items() if value == 0} for client, facts in told.items()}
+    assert len({frozenset(to_fields(facts)) for facts in told.values()}) == 1
+    zeros = {client: {name for name, value in to_fields(facts).items() if value == 0} for client, facts in told.items()}
     assert zeros[2] == zeros[1]
     data = b"".join(part for parts in uploads.values() for part in parts.values())
     assert b"of this client" not in data
@@ -133,18 +134,19 @@ def test_whoever_fails_at_once_tells_the_same_facts(fleet, monkeypatch, policy):
 def test_an_honest_client_whose_training_moved_much_is_clipped_and_stays_in_the_sum(fleet, monkeypatch):
     """Its update would be far outside its slots and the bound; without clipping it would be missing, or refused."""
     played = fleet(**{**SETTINGS, "rounds": 1})
-    problem, honest, moved_much = configured_problem(played.config), localtraining.train, 300.0
+    problem, honest, moved_much = configured_problem(played.config), scoring.train_on, 300.0
 
-    def train(model, images, labels, **settings):
-        trained = honest(model, images, labels, **settings)
-        return trained + moved_much if int(labels[0]) == int(problem.clients[2][1][0]) else trained
+    def train(model, data, recipe, **settings):
+        trained = honest(model, data, recipe, **settings)
+        return trained + moved_much if int(data.parts[1][0]) == int(problem.clients[2][1][0]) else trained
 
-    monkeypatch.setattr(localtraining, "train", train)
+    monkeypatch.setattr(scoring, "train_on", train)
     played.play()
     assert released(played) == [list(range(6))]
     with played.server.identity("client", "client-0") as identity:
         moved = identity.moved(
-            Place(played.run, 0, 0, "model", 0), identity.task(Place(played.run, 0, 0, "model", 0)).round.size
+            RoundAddress(played.run, 0, 0, "model", 0),
+            identity.task(RoundAddress(played.run, 0, 0, "model", 0)).round.size,
         )
     bound = clip_bound(played.config.training.clip, get_vector(problem.build()))
     part = bound / 6 / np.sqrt(moved.size)  # of the clipped update, which is the same in every parameter
@@ -158,8 +160,8 @@ def test_what_members_fetch_does_not_name_contributors(fleet):
     model = played.folder / "state-client-0"
     assert model.exists()
     with played.server.identity("client", "client-0") as identity:
-        round_ = identity.task(Place(played.run, 0, 0, "model", 0)).round
-        moved = identity.moved(place_of(round_), round_.size)
+        round_ = identity.task(RoundAddress(played.run, 0, 0, "model", 0)).round
+        moved = identity.moved(address_of(round_), round_.size)
     initial = get_vector(configured_problem(played.config).build())
     assert isinstance(moved, np.ndarray)
     assert moved.shape == initial.shape

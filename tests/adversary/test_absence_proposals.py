@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sensecrypt.client import localtraining, scoring
+from sensecrypt.client import scoring
 from sensecrypt.client.client import NO_PART
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.protocol.coordination import FAILURE, facts_from_bytes
+from sensecrypt.records import to_fields
 from tests.adversary.test_absence import SETTINGS
 from tests.adversary.test_conditions import Wire
 from tests.transports.flower.conftest import dkms as dkms
@@ -20,7 +21,7 @@ FAILS, REASON = 2, "of this client's data alone"
 
 def fail_at(monkeypatch, played, *, raises: bool) -> None:
     """Training fails for client 2: with an exception, or with weights that are not finite."""
-    label, honest = int(configured_problem(played.config).clients[FAILS][1][0]), localtraining.train
+    label, honest = int(configured_problem(played.config).clients[FAILS][1][0]), scoring.train
 
     def train(model, images, labels, **settings):
         trained = honest(model, images, labels, **settings)
@@ -30,7 +31,7 @@ def fail_at(monkeypatch, played, *, raises: bool) -> None:
             raise RuntimeError(REASON)
         return np.full_like(trained, np.nan)
 
-    monkeypatch.setattr(localtraining, "train", train)
+    monkeypatch.setattr(scoring, "train", train)
 
 
 @pytest.mark.parametrize("policy", ["maskcrypt", "maskcrypt_union"])
@@ -49,9 +50,9 @@ def test_training_that_fails_before_the_proposal_changes_nothing_that_is_seen(
         assert len({frozenset(parts) for parts in sent.values()}) == 1
         assert len({len(parts[part]) for parts in sent.values()}) == 1
     told = [facts_from_bytes(parts["facts"], "train") for parts in sent.values()]
-    assert len({frozenset(facts) for facts in told}) == 1
-    assert min(facts["train_seconds"] for facts in told) > 0
-    assert {record["client"] for record in outcome.played} == set(range(6))
+    assert len({frozenset(to_fields(facts)) for facts in told}) == 1
+    assert min(facts.train_seconds for facts in told) > 0
+    assert {record.client for record in outcome.played} == set(range(6))
     everything = b"".join(part for _, _, parts in wire.received for part in parts.values())
     assert REASON.encode() not in everything
     assert "a zero update is sent" in caplog.text  # on the client's own machine

@@ -158,4 +158,4 @@ def test_a_client_file_that_contradicts_itself_harms_nobody_else(fleet):
     outcome = played.play()
     [told] = {parts[FAILURE].decode() for client, _, parts in wire.received if client == 3}
     assert "least_contributors: is 3 where 2 may collude: that leaves a client alone; write at least 4" in told
-    assert {record["client"] for record in outcome.played} == {0, 1, 2, 4, 5}
+    assert {record.client for record in outcome.played} == {0, 1, 2, 4, 5}

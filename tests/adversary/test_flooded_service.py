@@ -17,9 +17,8 @@ from sensecrypt.errors import Refused
 from sensecrypt.keyservice.http.addresses import round_address
 from sensecrypt.keyservice.http.capacity import RESERVE
 from sensecrypt.keyservice.pki import create_authority
-from sensecrypt.protocol.places import place_of
 from sensecrypt.protocol.protection import protect_model
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, address_of
 from tests.adversary.flood import (
     Flood,
     descriptors,
@@ -125,7 +124,7 @@ def test_unread_answers(service):
     large.protect = lambda place, client: _blinded(large, place, client)
     large.release(large.upload(round_), round_)
     with large.client(1) as identity:
-        identity.moved(place_of(round_), round_.size)  # one copy is kept for all
+        identity.moved(address_of(round_), round_.size)  # one copy is kept for all
     path, before = f"{round_address(round_)}/model", resident_megabytes(service)
     with Flood(service) as members:
         for client in range(CLIENTS):
@@ -159,7 +158,7 @@ def test_the_audit_log_is_not_filled(service, played, round_):
 def _blinded(played: Played, round_: Round, client: int):
     """An upload that is blinded whole: large, and quickly made."""
     with played.client(client) as identity:
-        key, seed = identity.public_key(played.run), identity.task(place_of(round_)).seed
+        key, seed = identity.public_key(played.run), identity.task(address_of(round_)).seed
     mask = Mask.prefix(0, size=played.size, block=round_.block)
     return protect_model(played.models[client], mask, round_, client=client, key=key, seed=seed, blinded=True)
 

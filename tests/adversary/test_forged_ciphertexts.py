@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sensecrypt.protocol.integrity import PRIME, TagOffset, mac_tag
 
 from sensecrypt import Mask
 from sensecrypt.crypto.ring.public import HEADER_BYTES, NOISE_BOUND, SHIFT
@@ -19,7 +20,6 @@ from sensecrypt.keyservice.http.registry import Run, check_policy
 from sensecrypt.keyservice.in_process import InProcessKeyService
 from sensecrypt.protocol import keyserver
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.integrity import PRIME, TagOffset, mac_tag
 from sensecrypt.protocol.keyserver import MISMATCH, MOST_FAILURES, KeyServer
 from sensecrypt.protocol.messages import Aggregate, Tag, Upload
 from sensecrypt.protocol.protection import ProtectedUpdate, protect_model

@@ -19,7 +19,7 @@ import pytest
 from sensecrypt.errors import Refused, SenseCryptError
 from sensecrypt.keyservice.http.addresses import round_address
 from sensecrypt.keyservice.pki import create_authority
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import RoundAddress
 from tests.adversary.flood import seconds_to_answer, wait_until
 from tests.adversary.test_flooded_service import IN_TIME
 from tests.keyservice.conftest import Server, certificate, make_server
@@ -81,7 +81,7 @@ def test_bodies_that_never_arrive_keep_no_other_aggregator_waiting(service):
     whole, run = played.upload(round_), greedy_run(played)
     with contextlib.ExitStack() as stack:
         for attempt in range(6):
-            send_slowly(service, f"{round_address(Place(run, 0, 0, 'model', attempt))}/aggregate", stack)
+            send_slowly(service, f"{round_address(RoundAddress(run, 0, 0, 'model', attempt))}/aggregate", stack)
         wait_until(lambda: waiting(played) >= 2)
         with service.identity("aggregator", "aggregator", tries=1) as aggregator:
             released = aggregator.release(whole.to_bytes(round_), round_)

@@ -7,8 +7,8 @@ import pytest
 
 from sensecrypt.errors import Refused
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.places import place_of
 from sensecrypt.protocol.protection import protect_map
+from sensecrypt.protocol.round import address_of
 from tests.keyservice.rounds import Played
 
 
@@ -21,7 +21,7 @@ def upload_with(played, round_, scores):
         protected = played.protect(round_, client)
         with played.client(client) as identity:
             if client == 3:
-                seed = identity.task(place_of(round_)).seed
+                seed = identity.task(address_of(round_)).seed
                 protected = protect_map(scores, round_, client=3, key=public, seed=seed)
             else:
                 honest.add(protected.upload, sender=client)
@@ -35,7 +35,7 @@ def test_sums_that_rank_nothing_are_refused_and_the_old_order_stays(strict, low)
     played = Played(strict, samples=dict.fromkeys(range(4), 10), min_contributors=3)
     played.play(played.round(0, purpose="sensitivity"))
     with played.client(0) as client:
-        before = client.task(place_of(played.register(played.round(0)))).ranking.order
+        before = client.task(address_of(played.register(played.round(0)))).ranking.order
     hostile = played.register(played.round(1, purpose="sensitivity"))
     whole, honest = upload_with(played, hostile, np.full(played.size, low))
     with pytest.raises(Refused) as refusal:
@@ -43,6 +43,6 @@ def test_sums_that_rank_nothing_are_refused_and_the_old_order_stays(strict, low)
     assert refusal.value.code == "tags-mismatch"
     round_ = played.register(played.round(1))
     with played.client(0) as client:
-        assert (client.task(place_of(round_)).ranking.order == before).all()
+        assert (client.task(address_of(round_)).ranking.order == before).all()
     assert played.release(honest, hostile).contributors == (0, 1, 2)  # without the one that spoils it, the sum ranks
     assert played.play(round_).contributors == (0, 1, 2, 3)

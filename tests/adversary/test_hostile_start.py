@@ -60,7 +60,7 @@ def test_nothing_is_trained_from_it_and_the_others_go_on(fleet, monkeypatch, cap
     assert reason in caplog.text
     assert (VICTIM, 0) in trained
     assert (VICTIM, 1) not in trained
-    assert sorted(record["client"] for record in outcome.played if record["round"] == 1) == [0, 1, 3]
+    assert sorted(record.client for record in outcome.played if record.round == 1) == [0, 1, 3]
 
 
 def test_a_start_out_of_reach_is_not_the_measure_of_the_next(fleet, monkeypatch):
@@ -75,7 +75,7 @@ def test_a_start_out_of_reach_is_not_the_measure_of_the_next(fleet, monkeypatch)
 
     monkeypatch.setattr(DkmsClient, "moved", moved)
     outcome = played.play()
-    assert [record["round"] for record in outcome.played if record["client"] == VICTIM] == [0, 2]
+    assert [record.round for record in outcome.played if record.client == VICTIM] == [0, 2]
 
 
 @pytest.mark.parametrize(("change", "problem"), [(STARTS["NaN"][0], "not finite"), (STARTS["shape"][0], "values, the")])

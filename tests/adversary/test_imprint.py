@@ -27,7 +27,7 @@ from sensecrypt.client import update as client_update
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
 from sensecrypt.models import get_vector
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import RoundAddress
 from tests.adversary.audited import released
 from tests.adversary.imprint import attacked_images, decibels, imprinted, rounds_of_attack, without_attack
 from tests.transports.flower.conftest import dkms as dkms
@@ -91,8 +91,8 @@ def replace_model(monkeypatch, problem, share: float) -> None:
     """Client 7 asks for the planted model, or for a part of the way."""
     honest, target = client_update._to_send, imprinted(problem, problem.clients[HOSTILE][0])
 
-    def to_send(task, trained):
-        update, clipped = honest(task, trained)
+    def to_send(task, trained, statistics):
+        update, clipped = honest(task, trained, statistics)
         if task.client == HOSTILE:
             update = share * (target.astype(np.float64) - task.vector)
         return update, clipped
@@ -103,7 +103,8 @@ def replace_model(monkeypatch, problem, share: float) -> None:
 def moved_in(played, number: int) -> np.ndarray:
     with played.server.identity("client", "client-0") as identity:
         return identity.moved(
-            Place(played.run, number, 0, "model", 0), identity.task(Place(played.run, number, 0, "model", 0)).round.size
+            RoundAddress(played.run, number, 0, "model", 0),
+            identity.task(RoundAddress(played.run, number, 0, "model", 0)).round.size,
         )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sensecrypt.errors import Refused
 from sensecrypt.keyservice.pki import create_authority
-from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.round import address_of
 from tests.keyservice.conftest import Server, make_server
 from tests.keyservice.rounds import Played
 
@@ -41,7 +41,7 @@ def test_another_runs_aggregator_is_refused_everything(server):
                 ask()
             assert refusal.value.code == "not-the-aggregator"
         with pytest.raises(Refused) as refusal:
-            mallory.task(place_of(round_))  # no aggregator is given what members are
+            mallory.task(address_of(round_))  # no aggregator is given what members are
         assert refusal.value.code == "wrong-role"
     assert played.events("sum-claimed") == []
     assert played.release(whole, round_).contributors == (0, 1, 2, 3)  # its own goes on undisturbed

@@ -45,7 +45,8 @@ class Twice:
             run.app = client_app(configured_share, fit=self.fit)
         self.second.dead.add(100 + VICTIM)
 
-    def fit(self, model, inputs, labels, seed) -> None:
+    def fit(self, model, data, number) -> None:
+        (inputs, labels), seed = data, torch.initial_seed()
         config = self.first.config
         options = {
             "epochs": config.training.local_epochs,

@@ -11,11 +11,11 @@ from sensecrypt import Mask
 from sensecrypt.errors import Rejected
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.integrity import PRIME, TagOffset, mac_tag
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.messages import Aggregate, Tag, Upload
 from sensecrypt.protocol.protection import ProtectedUpdate, model_format, protect_model
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.tags import PRIME, TagOffset, mac_tag
 from tests.crypto.conftest import keypair
 
 SIZE, CLIENTS = 100, 4

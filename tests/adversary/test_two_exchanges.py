@@ -24,8 +24,8 @@ def test_methods_of_others_end_in_the_same_model_on_a_fleet(fleet, tmp_path, pol
     local = run_local(make_config({**SMALL, **settings}), RunFolder(tmp_path / "local"))
     outcome = fleet(**settings).play()
     assert outcome.model_sha256 == local.model_sha256
-    shares = {(each["round"], each["client"]): each["encrypted_share"] for each in local.played}
-    assert {(each["round"], each["client"]): each["encrypted_share"] for each in outcome.played} == shares
+    shares = {(each.round, each.client): each.encrypted_share for each in local.played}
+    assert {(each.round, each.client): each.encrypted_share for each in outcome.played} == shares
 
 
 def played_with(fleet, change):

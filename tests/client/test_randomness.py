@@ -8,7 +8,8 @@ from torch import nn
 
 from sensecrypt.client import scoring
 from sensecrypt.client.context import ClientContext
-from sensecrypt.client.localtraining import train_locally
+from sensecrypt.client.recipe import Recipe
+from sensecrypt.client.scoring import train_locally
 from sensecrypt.config import make_config
 from sensecrypt.models import get_vector
 from tests.crypto.conftest import keypair
@@ -25,13 +26,15 @@ def drawn(*, local: bool) -> tuple[int, float, list[float]]:
     """The seed of batches, what a layer draws while training, and the first sample for sensitivities."""
     seen: list[tuple[int, float]] = []
 
-    def fit(model, inputs, labels, seed) -> None:
-        seen.append((seed, float(torch.rand(()))))
+    def fit(model, data, number) -> None:
+        seen.append((torch.initial_seed(), float(torch.rand(()))))
 
-    context = ClientContext(make_config({}), build, DATA, keypair("insecure-test")[0], fit=fit, local=local)
+    context = ClientContext(
+        make_config({}), build, DATA, keypair("insecure-test")[0], recipe=Recipe(fit=fit), local=local
+    )
     train_locally(context, 0, get_vector(build()), 0)
     [(seed, layer)] = seen
-    return seed, layer, scoring._sample(context, 0, 0, 3)[0].ravel().tolist()
+    return seed, layer, scoring._sample(context, 0, 0, 3).pair[0].ravel().tolist()
 
 
 def test_on_one_machine_everything_follows_from_the_seed():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from sensecrypt.client.data import as_data
 from sensecrypt.client.starts import REPLAYED, Starts
 from sensecrypt.errors import Rejected
 
@@ -15,7 +16,7 @@ START = np.ones(8, dtype=np.float32)
 
 @pytest.fixture
 def starts(tmp_path):
-    return Starts(tmp_path, DATA)
+    return Starts(tmp_path, as_data(DATA))
 
 
 def test_one_run_starts_as_often_as_its_attempts_need(starts):
@@ -42,8 +43,8 @@ def test_it_is_kept_over_processes_and_the_order_of_samples_does_not_matter(star
     starts.claim(START, "a")
     turned = torch.tensor([3, 1, 0, 2, 5, 4])
     with pytest.raises(Rejected):
-        Starts(tmp_path, (DATA[0][turned], DATA[1][turned])).claim(START, "b")
-    Starts(tmp_path, (DATA[0][turned], DATA[1])).claim(START, "b")  # other labels: other data
+        Starts(tmp_path, as_data((DATA[0][turned], DATA[1][turned]))).claim(START, "b")
+    Starts(tmp_path, as_data((DATA[0][turned], DATA[1]))).claim(START, "b")  # other labels: other data
 
 
 def test_a_damaged_note_allows_nothing(starts, tmp_path):

@@ -14,9 +14,8 @@ from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
 from sensecrypt.client import scoring, update
 from sensecrypt.client.context import ClientContext
-from sensecrypt.client.localtraining import train_locally
 from sensecrypt.client.problem import configured_problem
-from sensecrypt.client.scoring import Described, clustering_gains, describe_gains, rank_parameters
+from sensecrypt.client.scoring import Described, clustering_gains, describe_gains, rank_parameters, train_locally
 from sensecrypt.client.update import Task, Trained, make_update, propose_blocks, train_and_score
 from sensecrypt.config import make_config
 from sensecrypt.models import get_vector, mean_gradient, set_vector
@@ -106,14 +105,14 @@ class TestGradient:
         [refreshed] = protected
         assert np.array_equal(refreshed, expected)
         mask = get_policy("sensecrypt").choose(situation).mask
-        assert done.facts["coverage"] == mask.coverage(expected)
+        assert done.facts.coverage == mask.coverage(expected)
 
     @pytest.mark.parametrize("where", ["start", "trained"])
     def test_maskcrypt_keeps_its_trained_weights(self, seen, where):
         context = make_context(gradient=where, policy="maskcrypt")
         task = make_task(context)
         trained = train_and_score(context, task)
-        message = propose_blocks(context, task, trained)
+        message, _ = propose_blocks(context, task, trained)
         [situation] = seen
         proposed = Proposal.from_bytes(message, task.round)
         assert np.array_equal(proposed.blocks, get_policy("maskcrypt").propose(situation))
@@ -132,7 +131,7 @@ class TestGradient:
         scored = task.vector if where == "start" else trained
         situation = update._situation(context, task, Trained(trained, None, {}))
         mask = get_policy("random").choose(situation).mask
-        assert done.facts["coverage"] == mask.coverage(sensitivity(scored, gradient_at(context, scored)).astype(float))
+        assert done.facts.coverage == mask.coverage(sensitivity(scored, gradient_at(context, scored)).astype(float))
 
     def test_what_is_kept_of_one_is_not_taken_for_the_other(self, tmp_path):
         shares = {}
@@ -156,14 +155,14 @@ class TestClustering:
         described = describe(context, initial(context))
         expected = sensitivity(initial(context), gradient_at(context, initial(context)))
         assert np.array_equal(described.row, expected.astype(np.float64))
-        assert "train_seconds" not in described.facts
+        assert described.facts.train_seconds is None
 
     def test_after_an_iteration_of_training(self):
         context = make_context(clustering_gradient="trained")
         described = describe(context, initial(context))
         trained, _ = train_locally(context, 0, initial(context), -1)
         assert np.array_equal(described.row, sensitivity(trained, gradient_at(context, trained)).astype(np.float64))
-        assert described.facts["train_seconds"] > 0
+        assert described.facts.train_seconds > 0
 
 
 class TestNoise:
@@ -185,7 +184,7 @@ class TestNoise:
             np.float64
         )  # nothing is so long as to be clipped
         assert np.std(described.row - clean) == pytest.approx(gaussian_sigma(1.0) * 2 * 10.0 / total, rel=0.1)
-        assert "pass_seconds" not in described.facts  # of single gradients: budgets are not to go by it
+        assert described.facts.pass_seconds is None  # of single gradients: budgets are not to go by it
 
     def test_one_sample_moves_what_is_noised_by_two_clips_at_most(self):
         clip = 0.02

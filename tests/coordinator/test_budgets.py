@@ -6,6 +6,7 @@ import pytest
 from sensecrypt.config import make_config
 from sensecrypt.coordinator.budgets import Budgets, measured_bandwidths
 from sensecrypt.errors import SenseCryptError
+from sensecrypt.records import ClientRecord, ServerRecord
 
 PAPER = {"clients": 4, "budget": "paper", "min_contributors": 1, "cpus": "8", "bandwidths": "10"}
 ONE = np.zeros(4, dtype=np.int64)
@@ -38,10 +39,10 @@ def test_a_method_without_budgets_needs_no_measurement():
 
 def test_measurements_are_those_before_the_first_round():
     records = [
-        {"round": -1, "client": 2, "measured_bandwidth": 3.0},
-        {"round": -1, "client": 1},
-        {"round": 0, "client": 0, "measured_bandwidth": 9.0},
-        {"round": -1, "cluster": 0, "server": True},
+        ClientRecord(round=-1, cluster=0, client=2, measured_bandwidth=3.0),
+        ClientRecord(round=-1, cluster=0, client=1),
+        ClientRecord(round=0, cluster=0, client=0, measured_bandwidth=9.0),
+        ServerRecord(round=-1, cluster=0),
     ]
     assert measured_bandwidths(records) == {2: 3.0}
 
@@ -56,7 +57,7 @@ def test_training_for_clustering_foretells_that_of_a_round():
             6_300,
         )
         setup = {"round": -1, "pass_seconds": 1.0, "order_blocks": 1, "order_encrypt_seconds": 0.1, "bytes_up": 1}
-        made.learn([{**setup, "client": client, **each} for client, each in enumerate(training)])
+        made.learn([ClientRecord(**setup, cluster=0, client=client, **each) for client, each in enumerate(training)])
         return made.of_round(0)
 
     fast, slow = after({"train_seconds": 2.0}, {"train_seconds": 9.0})

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensecrypt.coordinator.exclusion import PARTS, Exclusion
-from sensecrypt.coordinator.partedsum import MISMATCH, PartedSum
+from sensecrypt.coordinator.sums import MISMATCH, PARTS, Exclusion, PartedSum
 from sensecrypt.errors import Refused, Rejected
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.protection import protect_model

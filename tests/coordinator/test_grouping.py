@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.coordinator.grouping import group_clients
+from sensecrypt.coordinator.enrolment import group_clients
 from sensecrypt.errors import InvalidInput
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
@@ -50,5 +50,5 @@ def test_a_run_with_plain_affinity_propagation_is_refused_or_works(tmp_path):
     config = make_config({**SMALL, "clustering": "ap", "key_mode": "shared-key"})
     result = run_local(config, RunFolder(tmp_path / "shared"))
     assert np.bincount(result.labels).min() < config.release.min_contributors
-    assert not any("left_out" in record for record in result.records)
+    assert not any(record.left_out is not None for record in result.records)
     assert result.summary()["why_clusters"].startswith("affinity propagation at the median preference")

@@ -24,13 +24,13 @@ def test_whoever_s_group_is_not_whole_is_left_out_and_the_run_goes_on(strict, tm
     played.register()
 
     def before(client, kind, message):
-        away = kind == "train" and client == 4 and RunFolder(played.state).records()[-1]["round"] == 0
+        away = kind == "train" and client == 4 and RunFolder(played.state).records()[-1].round == 0
         return None if away else message
 
     played.before = before
     outcome = played.play()
-    taken = [{record["client"] for record in outcome.played if record["round"] == number} for number in range(2)]
+    taken = [{record.client for record in outcome.played if record.round == number} for number in range(2)]
     assert taken == [set(range(6)), {0, 1, 2}]
-    why = {record["client"]: record["left_out"] for record in outcome.records if "left_out" in record}
+    why = {record.client: record.left_out for record in outcome.records if record.left_out is not None}
     assert why[3] == why[5] == "not all of its group arrived, and sums are of whole groups"
     assert "no answer" in why[4]

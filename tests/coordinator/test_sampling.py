@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.coordinator.sampling import sample_members
+from sensecrypt.coordinator.context import sample_members
 from sensecrypt.errors import InvalidInput
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
@@ -58,7 +58,7 @@ def test_rounds_have_the_sampled_members_and_models_do_not_depend_on_workers(tmp
         for workers in (1, 2)
     ]
     assert runs[0].model_sha256 == runs[1].model_sha256
-    by_round = [{each["client"] for each in runs[0].played if each["round"] == number} for number in range(4)]
+    by_round = [{each.client for each in runs[0].played if each.round == number} for number in range(4)]
     assert [len(each) for each in by_round] == [4] * 4
     assert len(set.union(*by_round)) > 4
 
@@ -90,6 +90,6 @@ def test_a_resumed_run_samples_the_same_clients(tmp_path):
 def test_a_fleet_samples_and_members_start_from_rounds_that_they_were_not_in(fleet):
     played = fleet(clients=7, rounds=5, sample=3, min_contributors=3, order_refresh=2)
     outcome = played.play()
-    by_round = [{each["client"] for each in outcome.played if each["round"] == number} for number in range(5)]
+    by_round = [{each.client for each in outcome.played if each.round == number} for number in range(5)]
     assert [len(each) for each in by_round] == [3] * 5
     assert len(set.union(*by_round)) > 3

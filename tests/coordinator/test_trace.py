@@ -17,10 +17,14 @@ from tests.transports.flower.conftest import dkms, fleet, pki
 
 __all__ = ["dkms", "fleet", "pki"]
 ROOT = str(Path(sensecrypt.__file__).parent)
+PATH = {"coordinator", "client", "protocol", "keyservice", "transports", "runs", "simulation"}
 
 
 def test_a_round_enters_no_more_code_than_it_did(tmp_path):
-    """Functions of ours, and files, that a round of the default preset on one machine enters: 342 in 72 at first."""
+    """Functions of ours, and files, that a round of the default preset on one machine enters.
+
+    Counted twice: whole, and without the paper's mathematics, cryptography, models, policies and vocabulary.
+    """
     config = make_config(
         {"dataset": "digits", "clients": 4, "partition": "iid", "clustering": "none", "rounds": 2, "workers": 1}
     )
@@ -38,8 +42,11 @@ def test_a_round_enters_no_more_code_than_it_did(tmp_path):
         run_local(config, RunFolder(tmp_path / "run"), on_round=after)
     finally:
         sys.setprofile(None)
-    assert len(entered) <= 355
-    assert len({file for file, _ in entered}) <= 76
+    assert len(entered) <= 382  # with data and losses of any form: 352 before
+    assert len({file for file, _ in entered}) <= 68
+    path = [(file, name) for file, name in entered if file.removeprefix(ROOT).split("/")[1] in PATH]
+    assert len(path) <= 255
+    assert len({file for file, _ in path}) <= 39
 
 
 @pytest.mark.parametrize(("refresh", "most"), [(5, 4), (2, 5)])

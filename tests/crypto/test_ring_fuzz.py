@@ -15,7 +15,7 @@ import pytest
 
 from sensecrypt import InvalidCiphertext, generate_keypair
 from sensecrypt.crypto.ring.public import HEADER_BYTES
-from sensecrypt.protocol.integrity import mac_tag
+from sensecrypt.protocol.tags import mac_tag
 from tests.crypto.conftest import keypair
 
 MUTATIONS = int(os.environ.get("SENSECRYPT_MUTATIONS", "3000"))

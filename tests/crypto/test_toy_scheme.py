@@ -134,7 +134,7 @@ class TestToy(SchemeContract):
             for name, more in (("toy", settings), ("plain", {"policy": "plaintext"}))
         )
         assert toy.model_sha256 == plain.model_sha256
-        assert any(record.get("encrypted_share", 0) > 0 for record in toy.log)
+        assert any((record.encrypted_share or 0) > 0 for record in toy.played)
 
 
 def test_the_toy_is_gone_afterwards():

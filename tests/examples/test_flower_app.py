@@ -76,6 +76,6 @@ def test_clients_share_no_sample_and_training_learns(client, config):
     model = client.build()
     before = nn.functional.cross_entropy(model(inputs), labels)
     for number in range(config.training.rounds):
-        client.fit(model, inputs, labels, number)
+        client.fit(model, (inputs, labels), number)
     assert nn.functional.cross_entropy(model(inputs), labels) < before / 2
     assert torch.equal(client.build()[0].weight, client.build()[0].weight)

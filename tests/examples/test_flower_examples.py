@@ -16,6 +16,7 @@ import pytest
 from flwr.app import Context, RecordDict
 from flwr.common.config import flatten_dict, validate_config
 
+from sensecrypt.lab.fleet import simulation
 from tests.flower.loop import Loop
 
 FOLDER = Path(__file__).parents[2] / "examples" / "flower"
@@ -58,6 +59,10 @@ def run(folder: Path, *, nodes: int) -> dict[str, np.ndarray]:
         grid = Loop(client.app, nodes, lambda node: {"partition-id": node - 100, "num-partitions": nodes})
         grid.run_config = told
         server.app(grid, Context(1, 1, {}, RecordDict(), told))
+    return load_arrays(folder)
+
+
+def load_arrays(folder: Path) -> dict[str, np.ndarray]:
     return dict(np.load(folder / "out.npz"))
 
 
@@ -97,21 +102,8 @@ def test_flwr_run_in_a_simulation(copies, tmp_path):
 
 
 def simulate(folder: Path, home: Path, *, nodes: int, rounds: int) -> dict[str, np.ndarray]:
-    home.mkdir(exist_ok=True)
-    options = f"options.num-supernodes = {nodes}\noptions.backend.client-resources.num-cpus = 1"
-    (home / "config.toml").write_text(f'[superlink]\ndefault = "local"\n\n[superlink.local]\n{options}\n')
-    environment = {
-        **os.environ,
-        "FLWR_HOME": str(home),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    }
     out = folder / "out.npz"
-    told = f'out="{out}" num-server-rounds={rounds}'
-    command = [sys.executable, "-m", "flwr.cli.app", "run", str(folder), "--stream", "-c", told]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert out.exists(), done.stdout[-3000:] + done.stderr[-3000:]
-    return dict(np.load(out))
+    settings = f'out="{out}" num-server-rounds={rounds}'
+    printed = simulation.simulate(folder, home, clients=nodes, settings=settings, seconds=300.0)
+    assert out.exists(), printed[-3000:]
+    return load_arrays(folder)

@@ -13,7 +13,7 @@ from sensecrypt.errors import InvalidInput, Refused, Rejected
 from sensecrypt.flower import SenseCrypt
 from sensecrypt.flower.remote import IDENTITY_VARIABLE
 from sensecrypt.keyservice.http.client import DkmsClient
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import RoundAddress
 from tests.flower.loop import FAST, Loop, client_app, largest_difference, model, plain, play
 from tests.keyservice.conftest import Server, certificate, make_server, pki
 
@@ -216,7 +216,7 @@ def test_a_tampered_reply_is_named_by_its_certificate(deployment, caplog):
 def test_the_sum_is_for_the_aggregator_of_that_run_alone(deployment):
     strategy = deployment.strategy()
     play(strategy, deployment.loop(), rounds=1)
-    place = Place(strategy._run, 1, 0, "model", 0)
+    place = RoundAddress(strategy._run, 1, 0, "model", 0)
     server = deployment.server
     for role, name, code in (("client", "phone-100", "wrong-role"), ("aggregator", "aggregator", "not-the-aggregator")):
         with server.identity(role, name) as other, pytest.raises(Refused) as caught:

@@ -28,6 +28,7 @@ from sensecrypt.errors import Rejected
 from sensecrypt.keyservice.pki import create_authority
 from sensecrypt.models import layout
 from sensecrypt.protocol.envelope import parse_any
+from sensecrypt.records import to_fields
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import CostModel
 from sensecrypt.transports.flower import client_app
@@ -137,7 +138,7 @@ def run_on_one_machine(settings: Settings, folder: Path, *, lost: Collection[Pla
                 _, released = parse_any(place.message(number, f"released-{who}"), "released")
                 length = path.stat().st_size
                 sums[number, int(who)] = Summed(length, members.get("order"), released["model"])
-    log = result.log
+    log = list(map(to_fields, result.log))
     return Played(result.labels, result.model_sha256, result.vectors, result.accuracy, log, uploads, sums)
 
 
@@ -164,7 +165,9 @@ def run_on_fleet(settings: Settings, folder: Path, *, lost: Collection[Place] = 
         path = fleet.folder / f"state-client-{client}" / run / f"model-{cluster}.safetensors"
         _, tensors = parse_any(path.read_bytes(), "model")
         models.append(np.concatenate([tensors[name].reshape(-1) for name in names]))
-    return Played(outcome.labels, outcome.model_sha256, models, outcome.accuracy, outcome.log, app.uploads)
+    return Played(
+        outcome.labels, outcome.model_sha256, models, outcome.accuracy, list(map(to_fields, outcome.log)), app.uploads
+    )
 
 
 @functools.cache

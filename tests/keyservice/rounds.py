@@ -14,10 +14,9 @@ from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.answers import Acknowledgement
 from sensecrypt.protocol.messages import Aggregate
-from sensecrypt.protocol.places import place_of
 from sensecrypt.protocol.protection import ProtectedUpdate, protect_model, protect_sensitivity
 from sensecrypt.protocol.releaserules import ReleaseRules
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, address_of
 from tests.keyservice.conftest import CLIENTS, Server
 
 _names = itertools.count()
@@ -79,10 +78,10 @@ class Played:
     def protect(self, round_: Round, client: int) -> ProtectedUpdate:
         """What a client makes of a round: everything it needs comes from the service."""
         with self.client(client) as identity:
-            key, seed = identity.public_key(self.run), identity.task(place_of(round_)).seed
+            key, seed = identity.public_key(self.run), identity.task(address_of(round_)).seed
             if round_.purpose == "sensitivity":
                 return protect_sensitivity(np.abs(self.models[client]), round_, client=client, key=key, seed=seed)
-            ranking = identity.task(place_of(round_)).ranking
+            ranking = identity.task(address_of(round_)).ranking
             order = None if ranking is None else ranking.order
             mask = Mask.prefix(round_.blocks // 2, size=self.size, block=round_.block, order=order)
             return protect_model(self.models[client], mask, round_, client=client, key=key, seed=seed, blinded=True)
@@ -110,7 +109,7 @@ class Played:
 
     def model(self, round_: Round, client: int = 0) -> np.ndarray:
         with self.client(client) as identity:
-            return identity.moved(place_of(round_), round_.size)
+            return identity.moved(address_of(round_), round_.size)
 
     def events(self, event: str) -> list[dict]:
         return [line for line in self.server.audit() if line["event"] == event and line.get("run") == self.run]

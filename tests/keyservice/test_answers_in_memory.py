@@ -8,12 +8,12 @@ import pytest
 
 from sensecrypt.errors import Refused
 from sensecrypt.keyservice.http.answers import Answers
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import RoundAddress
 
-FIRST, SECOND = Place("run", 0, 0, "model", 0), Place("run", 1, 0, "model", 0)
+FIRST, SECOND = RoundAddress("run", 0, 0, "model", 0), RoundAddress("run", 1, 0, "model", 0)
 
 
-def refused(answers: Answers, place: Place, holder: str, code: str) -> None:
+def refused(answers: Answers, place: RoundAddress, holder: str, code: str) -> None:
     with pytest.raises(Refused) as refusal, answers.held(place, 60, holder):
         pass
     assert refusal.value.code == code

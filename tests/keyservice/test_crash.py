@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from sensecrypt.cli import main
 from sensecrypt.errors import Refused, SenseCryptError
-from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.round import address_of
 from tests.keyservice.conftest import make_server
 from tests.keyservice.rounds import CLIENTS, Played, expected_model
 
@@ -37,7 +37,7 @@ def test_between_tags_and_decryption(server):
     round_ = played.register(played.round(0))
     with played.client(0) as client:
         sketch = client.rotate_sketch(played.run, np.arange(8.0)).tolist()
-        seeds = sketch, client.task(place_of(round_)).seed, client.task(place_of(round_)).ranking.order.tolist()
+        seeds = sketch, client.task(address_of(round_)).seed, client.task(address_of(round_)).ranking.order.tolist()
         key = client.public_key(played.run)
     aggregate = played.upload(round_)
     server.kill()
@@ -45,7 +45,7 @@ def test_between_tags_and_decryption(server):
     server.start()
     with played.client(0) as client:
         sketch = client.rotate_sketch(played.run, np.arange(8.0)).tolist()
-        again = sketch, client.task(place_of(round_)).seed, client.task(place_of(round_)).ranking.order.tolist()
+        again = sketch, client.task(address_of(round_)).seed, client.task(address_of(round_)).ranking.order.tolist()
         assert (again, client.public_key(played.run)) == (seeds, key)
     with played.aggregator() as aggregator:
         assert aggregator.tags(round_) == list(range(CLIENTS))

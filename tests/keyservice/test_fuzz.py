@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sensecrypt.keyservice.http.storagecipher import read_root
-from sensecrypt.protocol.descriptions import describe_round
-from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.round import address_of, describe_round
 from tests.keyservice.conftest import PASSPHRASE
 from tests.keyservice.rounds import Played
 
@@ -151,7 +150,7 @@ def test_answers_and_logs_of_a_round_tell_no_secret(server):
     with played.client(0) as client:
         row = np.arange(1.0, 65.0) / 300
         seeds = [
-            client.task(place_of(round_)).seed,
+            client.task(address_of(round_)).seed,
             row.tobytes()[:64],
             client.rotate_sketch(played.run, row).tobytes()[:64],
         ]
@@ -166,4 +165,4 @@ def test_answers_and_logs_of_a_round_tell_no_secret(server):
     model = played.model(round_)
     assert model.tobytes()[:40] not in database
     with played.client(0) as client:
-        assert client.moved(place_of(round_), round_.size).tobytes()[:40] not in database
+        assert client.moved(address_of(round_), round_.size).tobytes()[:40] not in database

@@ -15,16 +15,16 @@ from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.ledger import DatabaseLedger
 from sensecrypt.keyservice.http.limits import Buckets, Thinned, thin_messages
-from sensecrypt.keyservice.http.registry import Registry, place_of
+from sensecrypt.keyservice.http.registry import Registry, address_of
 from sensecrypt.keyservice.http.releases import Releases
 from sensecrypt.keyservice.http.storagecipher import StorageCipher
 from sensecrypt.keyservice.http.store import Store
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.blinding import new_blinding
 from sensecrypt.protocol.ledger import ImportanceOrder, Ledger, MemoryLedger
 from sensecrypt.protocol.messages import Tag
-from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.tags import new_blinding
+from sensecrypt.protocol.updates import ReleasedSum
 from sensecrypt.types import Mask
 
 WHO = Identity("client", "phone-0")
@@ -51,7 +51,7 @@ def ledger(request, store) -> Ledger:
     registry = Registry(store)
     for number in (0, 1):
         registry.add_round(a_round(number), WHO)
-        Releases(store, 3, 12).claim(place_of(a_round(number)), b"digest", WHO)
+        Releases(store, 3, 12).claim(address_of(a_round(number)), b"digest", WHO)
     return DatabaseLedger(store, bytes(32), WHO)
 
 
@@ -81,7 +81,7 @@ def test_pads_are_forgotten_when_their_round_is_opened(ledger):
 
 def test_a_pad_that_comes_after_the_opening_is_not_kept_either(store):
     Registry(store).add_round(a_round(), WHO)
-    Releases(store, 3, 12).claim(place_of(a_round()), b"digest", WHO)
+    Releases(store, 3, 12).claim(address_of(a_round()), b"digest", WHO)
     ledger = DatabaseLedger(store, bytes(32), WHO)
     ledger.keep_released(a_round(), ReleasedSum(np.arange(4), 1.0, (0,)))
     assert ledger.keep_tag(a_round(), Tag(1, 7, 5, new_blinding(Mask([False], 4, 4))))
@@ -160,7 +160,7 @@ def test_of_many_tags_at_once_one_is_kept(store):
 
 def test_of_many_openings_at_once_one_is_kept(store):
     Registry(store).add_round(a_round(), WHO)
-    Releases(store, 3, 12).claim(place_of(a_round()), b"digest", WHO)
+    Releases(store, 3, 12).claim(address_of(a_round()), b"digest", WHO)
     ledger, outcomes = DatabaseLedger(store, bytes(32), WHO), []
 
     def keep() -> None:

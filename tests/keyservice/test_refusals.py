@@ -13,9 +13,7 @@ from sensecrypt.errors import CertificateError, Refused, Unreachable
 from sensecrypt.keyservice.http.addresses import MESSAGE_TYPE, round_address
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.keyservice.pki import create_authority
-from sensecrypt.protocol.descriptions import describe_round
-from sensecrypt.protocol.places import place_of
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, address_of, describe_round
 from tests.keyservice.conftest import Server, certificate, failed_handshakes, make_server, wait_for_handshake
 from tests.keyservice.rounds import SAMPLES, Played
 
@@ -181,7 +179,8 @@ class TestWhoAsks:
         base = f"/v1/runs/{played.run}"
         where = f"{base}/rounds/{round_.number}/clusters/0/model/0"
         addresses = {
-            ("PUT", base): {"admin"},
+            ("PUT", base): {"admin", "aggregator"},
+            ("PUT", f"{base}/members/5"): {"client"},
             ("PUT", f"{base}/sketch"): {"client"},
             ("PUT", f"{base}/samples/5"): {"client"},
             ("PUT", where): {"aggregator"},
@@ -190,6 +189,7 @@ class TestWhoAsks:
             ("GET", f"{where}/tags"): {"aggregator"},
             ("PUT", f"{where}/aggregate"): {"aggregator"},
             ("GET", f"{where}/model"): {"client"},
+            ("GET", f"{where}/sum"): {"aggregator"},
             ("GET", "/metrics"): {"admin", "monitor"},
         }
         names = {"admin": "admin", "aggregator": "aggregator", "client": "phone-0", "monitor": "prometheus"}
@@ -210,8 +210,8 @@ class TestWhatIsAskedFor:
         assert played.model(theirs, 2).size == played.size
         before = lines_of(played.server, "not-a-member")
         asks = (
-            lambda client: client.moved(place_of(theirs), theirs.size),
-            lambda client: client.task(place_of(theirs)),
+            lambda client: client.moved(address_of(theirs), theirs.size),
+            lambda client: client.task(address_of(theirs)),
         )
         for ask in asks:
             with played.client(0) as client:
@@ -245,7 +245,7 @@ class TestWhatIsAskedFor:
         assert refusal_of(lambda: played.release(altered, round_)).code == "tags-mismatch"
         assert played.server.refusals()[-1] == "tags-mismatch"
         with played.client(0) as client:
-            assert refusal_of(lambda: client.moved(place_of(round_), round_.size)).code == "not-released"
+            assert refusal_of(lambda: client.moved(address_of(round_), round_.size)).code == "not-released"
         assert played.release(whole, round_).contributors == (0, 1, 2, 3)
 
     def test_a_round_whose_sums_fail_again_and_again_is_closed(self, played, round_):
@@ -316,7 +316,7 @@ class TestWhatIsAskedFor:
         for wrong, code in ((stranger, "outside-policy"), (larger, "outside-policy"), (nowhere, "unknown-run")):
             assert refusal_of(lambda wrong=wrong: played.register(wrong)).code == code
         with played.client(0) as client:
-            assert refusal_of(lambda: client.task(place_of(played.round(number))).seed).code == "unknown-round"
+            assert refusal_of(lambda: client.task(address_of(played.round(number))).seed).code == "unknown-round"
 
     def test_runs_outside_the_policy(self, played):
         good = {"size": 100, "profile": "insecure-test", "members": {0: "a", 1: "b"}, "min_contributors": 2}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.errors import Refused
-from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.round import address_of
 from tests.keyservice.rounds import CLIENTS, Played, expected_model
 
 
@@ -28,7 +28,7 @@ def test_summed_sensitivities_make_an_order_that_only_members_get(server):
     played.play(played.round(0, purpose="sensitivity"))
     round_ = played.register(played.round(0))
     with played.client(0) as client:
-        ranking = client.task(place_of(round_)).ranking
+        ranking = client.task(address_of(round_)).ranking
     assert sorted(ranking.order[:10].tolist()) == list(range(90, 100))
     gains = np.abs(played.models)
     mean = np.array([5, 6, 7, 8]) @ (gains / gains.max(axis=1, keepdims=True))
@@ -37,7 +37,7 @@ def test_summed_sensitivities_make_an_order_that_only_members_get(server):
     assert played.model(round_).tobytes() == expected_model(played).tobytes()
     for refused_to in (played.aggregator(), played.admin()):
         with refused_to as identity, pytest.raises(Refused) as refusal:
-            identity.task(place_of(round_))
+            identity.task(address_of(round_))
         assert refusal.value.code == "wrong-role"
 
 
@@ -92,16 +92,16 @@ def test_clients_of_a_run_share_their_seeds_and_nobody_else_has_them(server):
     seeds = set()
     for number in range(CLIENTS):
         with played.client(number) as client:
-            seeds.add(client.task(place_of(round_)).seed)
+            seeds.add(client.task(address_of(round_)).seed)
             assert client.run(played.run)["client"] == number
     assert len(seeds) == 1
     with played.client(0) as client:
-        assert client.task(place_of(other.register(other.round()))).seed not in seeds
+        assert client.task(address_of(other.register(other.round()))).seed not in seeds
     for stranger in (played.aggregator(), played.admin(), server.identity("client", "stranger")):
         with stranger as identity:
             for ask in (
                 lambda identity=identity: identity.rotate_sketch(played.run, np.ones(4)),
-                lambda identity=identity: identity.task(place_of(round_)).seed,
+                lambda identity=identity: identity.task(address_of(round_)).seed,
             ):
                 with pytest.raises(Refused) as refusal:
                     ask()
@@ -193,11 +193,11 @@ def test_a_member_of_the_next_round_fetches_the_model_that_it_starts_from_and_no
     with played.client(3) as client:
         for round_ in rounds:
             with pytest.raises(Refused, match="no member"):
-                client.moved(place_of(round_), round_.size)
+                client.moved(address_of(round_), round_.size)
     played.register(played.round(2, members=[1, 2, 3]))
     with played.client(3) as client:
-        assert client.moved(place_of(rounds[1]), played.size).tobytes() == played.model(rounds[1]).tobytes()
+        assert client.moved(address_of(rounds[1]), played.size).tobytes() == played.model(rounds[1]).tobytes()
         with pytest.raises(Refused, match="no member"):
-            client.moved(place_of(rounds[0]), played.size)
+            client.moved(address_of(rounds[0]), played.size)
         with pytest.raises(Refused, match="no member"):
-            client.task(place_of(rounds[1]))
+            client.task(address_of(rounds[1]))

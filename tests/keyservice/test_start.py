@@ -110,11 +110,11 @@ def test_state_of_another_version(tmp_path, pki):
     server = make_server(tmp_path / "service", pki)
     with sqlite3.connect(server.folder.database) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")  # also what a start would set is left as it is
-        connection.execute("PRAGMA user_version = 2")  # the version before: runs that name no aggregator
+        connection.execute("PRAGMA user_version = 3")  # the version before: nobody joins
     connection.close()
     before = contents(server.folder.path)
     line = attempt(server.command())
-    assert "is of version 2, this program writes version 3; use the version of sensecrypt that wrote it" in line
+    assert "is of version 3, this program writes version 4; use the version of sensecrypt that wrote it" in line
     assert contents(server.folder.path) == before
 
 

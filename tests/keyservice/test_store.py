@@ -13,7 +13,7 @@ from sensecrypt.errors import Refused, SenseCryptError
 from sensecrypt.keyservice.http import audit
 from sensecrypt.keyservice.http.folder import Folder, verify_log
 from sensecrypt.keyservice.http.store import Store
-from sensecrypt.protocol.places import place_of
+from sensecrypt.protocol.round import address_of
 from tests.keyservice.conftest import PASSPHRASE, make_server
 from tests.keyservice.rounds import Played
 
@@ -81,12 +81,12 @@ def test_a_service_that_cannot_write_ends_and_starts_again(tmp_path, pki):
     before = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
     assert before[1] == resource.RLIM_INFINITY
     with played.client(0, tries=1) as client, pytest.raises(SenseCryptError):
-        client.task(place_of(round_))
+        client.task(address_of(round_))
     assert server.process.wait(timeout=20) == 2
     assert "cannot be written to; look after its disk, and start the service again" in server.stderr()
     server.process.stdout.close()
     server.start()
     with played.client(0) as client:
-        client.task(place_of(round_))
+        client.task(address_of(round_))
     assert server.end(signal.SIGTERM) == 0
     verify_log(server.folder)

@@ -18,14 +18,13 @@ from sensecrypt.protocol.answers import (
     serialize_importance_order,
     serialize_released,
 )
-from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.envelope import serialize
-from sensecrypt.protocol.integrity import TagOffset
 from sensecrypt.protocol.ledger import ImportanceOrder
 from sensecrypt.protocol.messages import Aggregate
-from sensecrypt.protocol.released import ReleasedSum
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, describe_round, read_round
 from sensecrypt.protocol.roundtasks import RoundTask
+from sensecrypt.protocol.tags import TagOffset
+from sensecrypt.protocol.updates import ReleasedSum
 from sensecrypt.types import Mask
 
 ROUND = Round("test", 3, 1, "model", 7, get_profile("insecure-test"), {0: 0.3, 5: 0.7}, 2)

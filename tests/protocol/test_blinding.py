@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from sensecrypt import Mask
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.blinding import SEED_BYTES, Blinding, new_blinding, sum_of, wrap
-from sensecrypt.protocol.decryption import decrypt_aggregate
+from sensecrypt.protocol.keyserver import decrypt_aggregate
 from sensecrypt.protocol.messages import Tag, Upload
 from sensecrypt.protocol.protection import model_format
+from sensecrypt.protocol.tags import SEED_BYTES, Blinding, new_blinding, sum_of, wrap
 from tests.protocol.test_round import CLIENTS, SIZE, Cluster, a_round, masks_of
 
 WIDE = 20_000

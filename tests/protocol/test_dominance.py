@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sensecrypt.protocol.dominance import honest_share
+from sensecrypt.protocol.releaserules import honest_share
 
 WEIGHTS = {0: 0.8, 1: 0.0033, 2: 0.1967}
 

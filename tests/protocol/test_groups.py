@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.groups import CODE, check_groups, make_groups
+from sensecrypt.protocol.releaserules import CODE, check_groups, make_groups
 
 WEIGHTS = {client: (client + 1) / 45 for client in range(9)}
 

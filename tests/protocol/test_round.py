@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from sensecrypt import Mask
 from sensecrypt.errors import InvalidInput, Rejected, ValueDoesNotFit
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol import integrity
+from sensecrypt.protocol import tags
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.decryption import decrypt_aggregate
-from sensecrypt.protocol.integrity import PRIME, TagOffset, mac_tag
-from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.keyserver import KeyServer, decrypt_aggregate
 from sensecrypt.protocol.messages import Aggregate, Tag, Upload
 from sensecrypt.protocol.protection import model_format, protect_model, protect_sensitivity
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.tags import PRIME, TagOffset, mac_tag
 from sensecrypt.protocol.updates import moved_after
 from tests.crypto.conftest import keypair
 
@@ -393,8 +392,8 @@ class TestWideSlots:
 
 def test_a_sum_that_does_not_decrypt_takes_the_same_work_as_one_that_does_not_match(monkeypatch):
     """Else the time would tell which it was, and with it whether a slot overflowed."""
-    work, expand = [], integrity._coefficients
-    monkeypatch.setattr(integrity, "_coefficients", lambda *which: work.append(which[2]) or expand(*which))
+    work, expand = [], tags._coefficients
+    monkeypatch.setattr(tags, "_coefficients", lambda *which: work.append(which[2]) or expand(*which))
     cluster = Cluster(blinded=True)
     masks = [Mask.prefix(3, size=SIZE, block=cluster.round.block)] * CLIENTS
     total = RoundSum(cluster.round, cluster.public)

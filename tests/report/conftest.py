@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 from sensecrypt.config import make_config
 from sensecrypt.coordinator.checkpoint import RunState
+from sensecrypt.records import ServerRecord, clients_of, to_fields
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
 
@@ -40,13 +43,13 @@ def run(played, tmp_path) -> Path:
 def fleet(run) -> Path:
     """The same run as an aggregator of a fleet writes it: no layers, no models, accuracies in lines of their own."""
     lines, told = [], []
-    for record in RunFolder(run).records():
+    for record in map(to_fields, RunFolder(run).records()):
         record.pop("layers", None)
         if "accuracy" in record:
             told.append({"round": record["round"], "evaluated": record["client"], "accuracy": record.pop("accuracy")})
         lines.append(record)
-    told[0]["accuracy"] = None
-    lines.append({"round": 2, "refused": "node 7", "why": "no certificate"})
+    told[0]["accuracy"] = math.nan
+    lines.append({"round": 2, "refused": "node 7"})
     (run / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in [*lines, *told]))
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
     rows = np.random.default_rng(0).normal(size=(8, 16)) + 10 * labels[:, None]
@@ -64,11 +67,9 @@ def enlarge(played: Path, path: Path, *, rounds: int, clients: int) -> Path:
     config = {**json.loads((played / "run.json").read_text())["config"], "rounds": rounds, "clients": clients}
     folder = RunFolder(path)
     folder.create(make_config(config))
-    known = {
-        (record["round"], record["client"]): record for record in RunFolder(played).records() if "client" in record
-    }
+    known = {(record.round, record.client): record for record in clients_of(RunFolder(played).records())}
     for number in range(-1, rounds):
         like = min(number, 2)
-        folder.append([{**known[like, client % 8], "round": number, "client": client} for client in range(clients)])
-        folder.append([{"round": number, "cluster": cluster, "server": True, "add_seconds": 0.1} for cluster in (0, 1)])
+        folder.append([replace(known[like, client % 8], round=number, client=client) for client in range(clients)])
+        folder.append([ServerRecord(round=number, cluster=cluster, add_seconds=0.1) for cluster in (0, 1)])
     return path

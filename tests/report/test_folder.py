@@ -26,7 +26,7 @@ def test_the_aggregator_of_a_fleet(fleet):
     assert (seen.state, seen.rounds, seen.fleet) == ("over", 3, True)
     assert set(seen.places) == set(range(8))
     assert not any(math.isnan(value) for value in seen.outcome.accuracy)
-    assert math.isnan(next(record for record in seen.outcome.records if record["round"] == 0)["accuracy"])
+    assert math.isnan(next(record for record in seen.outcome.records if record.round == 0).accuracy)
 
 
 def test_a_fleet_that_failed(fleet):

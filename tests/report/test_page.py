@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from importlib import import_module, resources
 
 import numpy as np
 import pytest
 
-from sensecrypt.client.layers import encrypted_by_layer
+from sensecrypt.client.update import encrypted_by_layer
 from sensecrypt.config import make_config
+from sensecrypt.records import ClientRecord, to_fields
 from sensecrypt.report.folder import read_folder
 from sensecrypt.report.render import embed_json, render, render_main, security_policy
 from sensecrypt.report.runpage import run_page, waiting_page
@@ -84,9 +86,9 @@ def test_a_client_that_was_left_out_is_told(run):
     folder = RunFolder(run)
     lines = folder.records()
     for place, record in enumerate(lines):
-        if record["round"] == 1 and record.get("client") == 3:
-            lines[place] = {"round": 1, "cluster": record["cluster"], "client": 3, "left_out": "nothing arrived"}
-    (run / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        if isinstance(record, ClientRecord) and (record.round, record.client) == (1, 3):
+            lines[place] = ClientRecord(round=1, cluster=record.cluster, client=3, left_out="nothing arrived")
+    (run / "records.jsonl").write_text("".join(json.dumps(to_fields(line)) + "\n" for line in lines))
     page = run_page(read_folder(run))
     assert any("1 upload did not count" in sentence for sentence in page.findings)
     assert any("nothing arrived" in row for row in page.tables["clients"].rows)
@@ -128,13 +130,12 @@ def hostile(run):
     settings["config"]["dataset"] = EVIL
     (run / "run.json").write_text(json.dumps(settings))
     lines = RunFolder(run).records()
-    for record in lines:
-        if "layers" in record:
-            record["layers"] = {f"{name}{EVIL}": pair for name, pair in record["layers"].items()}
-            record["decided_by"] = EVIL
-        if record["round"] == 2 and record.get("client") == 1:
-            record["left_out"] = EVIL
-    (run / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for place, record in enumerate(lines):
+        if isinstance(record, ClientRecord) and record.layers is not None:
+            layers = {f"{name}{EVIL}": pair for name, pair in record.layers.items()}
+            left_out = EVIL if (record.round, record.client) == (2, 1) else None
+            lines[place] = replace(record, layers=layers, decided_by=EVIL, left_out=left_out)
+    (run / "records.jsonl").write_text("".join(json.dumps(to_fields(line)) + "\n" for line in lines))
     rows = [{"adversary": EVIL, "role": EVIL, "irec": 0.2}]
     (run / "attack-1.json").write_text(json.dumps({"rows": rows}))
     return run.rename(run.with_name("<b onclick=alert(2)>&lt;"))
@@ -200,7 +201,7 @@ def test_the_command_makes_the_same_configuration(settings):
 def test_bars_end_where_the_round_ends(played):
     outcome = read_folder(played).outcome
     for time in outcome.times():
-        records = [record for record in outcome.log if record["round"] == time.number]
+        records = [record for record in outcome.log if record.round == time.number]
         drawn = bars(time, records, outcome.config.devices(time.number))
         assert max(sum(bar.seconds.values()) for bar in drawn) == pytest.approx(time.seconds)
 
@@ -211,14 +212,9 @@ def test_with_two_exchanges_clients_wait_twice():
 
     devices = [Device(1, 1), Device(2, 1)]
     records = [
-        {
-            "round": 0,
-            "client": client,
-            "train_seconds": 4.0,
-            "encrypt_seconds": 2.0,
-            "bytes_up": 3e6,
-            "propose_bytes": 1e6,
-        }
+        ClientRecord(
+            round=0, cluster=0, client=client, train_seconds=4.0, encrypt_seconds=2.0, bytes_up=3e6, propose_bytes=1e6
+        )
         for client in (0, 1)
     ]
     [time] = round_times(records, lambda _: devices, server_cpus=1)

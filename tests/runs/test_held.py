@@ -9,9 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from sensecrypt.client import localtraining
+from sensecrypt.client import scoring
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, SenseCryptError
+from sensecrypt.records import clients_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
 
@@ -38,8 +39,8 @@ def test_a_second_process_is_refused_and_the_run_goes_on_unharmed(tmp_path):
         assert "Traceback" not in done.stderr
 
     result = run_local(make_config(SMALL), folder, on_round=second)
-    assert sorted({record["round"] for record in result.log}) == [-1, 0, 1]
-    clients = [(record["round"], record["client"]) for record in result.log if "client" in record]
+    assert sorted({record.round for record in result.log}) == [-1, 0, 1]
+    clients = [(record.round, record.client) for record in clients_of(result.log)]
     assert len(clients) == len(set(clients))
 
 
@@ -48,7 +49,7 @@ def test_a_resumed_run_takes_more_rounds_and_another_rate(tmp_path):
     run_local(make_config(SMALL), folder)
     config = folder.change_config({"rounds": "3", "learning_rate": "0.01"})
     result = run_local(config, folder, resume=True)
-    assert sorted({record["round"] for record in result.records}) == [0, 1, 2]
+    assert sorted({record.round for record in result.records}) == [0, 1, 2]
     assert json.loads((folder.path / "run.json").read_text())["config"]["learning_rate"] == 0.01
 
 
@@ -71,14 +72,14 @@ def test_a_checkpoint_of_another_version_is_one_line(tmp_path):
 
 
 def test_a_failed_round_names_client_tensor_and_reason_and_can_be_mended(tmp_path, monkeypatch):
-    folder, honest = RunFolder(tmp_path / "run"), localtraining.train
+    folder, honest = RunFolder(tmp_path / "run"), scoring.train_on
 
-    def diverge(model, images, labels, **settings):
-        trained = honest(model, images, labels, **settings)
+    def diverge(model, data, recipe, **settings):
+        trained = honest(model, data, recipe, **settings)
         trained[-1] = np.nan if settings["learning_rate"] > 1 else trained[-1]
         return trained
 
-    monkeypatch.setattr(localtraining, "train", diverge)
+    monkeypatch.setattr(scoring, "train_on", diverge)
     failure = r"round 0: no client of cluster 0 could train: client 0: .*not finite.*first in 3\.bias.*--resume"
     with pytest.raises(SenseCryptError, match=failure):
         run_local(make_config({**SMALL, "learning_rate": 50}), folder)

@@ -4,6 +4,7 @@ import pytest
 
 from sensecrypt.algo.dp import gaussian_sigma, local_epsilon
 from sensecrypt.config import make_config
+from sensecrypt.records import ClientRecord
 from sensecrypt.runs.noise import noise_facts, noise_summary, per_sample_noise
 
 NOISE = {"sensitivity_epsilon": 0.5, "sensitivity_clip": 0.1}
@@ -26,5 +27,8 @@ def test_a_record_tells_what_the_noise_is_worth_to_a_client():
 
 @pytest.mark.parametrize(("worths", "worst"), [([1.0, 3.0, 2.0], 3.0), ([1.0, None], None), ([], None)])
 def test_the_summary_tells_the_weakest(worths, worst):
-    told = noise_summary(make_config(NOISE), [{"local_epsilon": each} for each in worths])
+    told = noise_summary(
+        make_config(NOISE),
+        [ClientRecord(round=-1, cluster=0, client=0, noise="vector", local_epsilon=each) for each in worths],
+    )
     assert told == {"protects": "vector", "epsilon": 0.5, "delta": 1e-5, "clip": 0.1, "local_epsilon": worst}

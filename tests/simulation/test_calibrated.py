@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
+from sensecrypt.coordinator.collection import with_cost
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, ValueDoesNotFit
 from sensecrypt.models import always_encrypt
@@ -15,12 +16,12 @@ from sensecrypt.policies import POLICIES
 from sensecrypt.profiles import PROFILES
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.costs import Cost
-from sensecrypt.protocol.decryption import decrypt_aggregate
 from sensecrypt.protocol.envelope import parse_any
+from sensecrypt.protocol.keyserver import decrypt_aggregate
 from sensecrypt.protocol.protection import model_format, protect_model
 from sensecrypt.protocol.round import Round
+from sensecrypt.records import Facts, ServerRecord, clients_of, servers_of, to_fields
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.runs.notes import server_facts
 from sensecrypt.simulation.ahead import AheadKey
 from sensecrypt.simulation.calibration import measure_cost_model
 from sensecrypt.simulation.clock import CostModel
@@ -70,7 +71,7 @@ class TestRuns:
         cost_model = WEIGHED if "weighting" in settings else PRICES
         calibrated = play(tmp_path / "calibrated", crypto="calibrated", cost_model=cost_model, **settings)
         assert [each.tobytes() for each in real.vectors] == [each.tobytes() for each in calibrated.vectors]
-        for ours, theirs in zip(real.log, calibrated.log, strict=True):
+        for ours, theirs in zip(map(to_fields, real.log), map(to_fields, calibrated.log), strict=True):
             assert ours.keys() == theirs.keys()
             kept = [key for key in ours if not key.endswith("_seconds") and key != "crypto"]
             assert [ours[key] for key in kept] == [theirs[key] for key in kept]
@@ -79,23 +80,23 @@ class TestRuns:
     def test_every_ciphertext_is_charged(self, tmp_path):
         result = play(tmp_path / "run", crypto="calibrated", cost_model=PRICES)
         for record in result.played:
-            assert record["encrypt_seconds"] == pytest.approx(PRICES.encrypt * record["encrypted_blocks"])
-        servers = [record for record in result.log if "server" in record and record["round"] >= 0]
+            assert record.encrypt_seconds == pytest.approx(PRICES.encrypt * record.encrypted_blocks)
+        servers = [record for record in servers_of(result.log) if record.round >= 0]
         for record in servers:
-            assert record["decrypted_blocks"] > 0
-            assert record["decrypt_seconds"] == pytest.approx(PRICES.decrypt * record["decrypted_blocks"])
-            assert record["add_seconds"] == pytest.approx(PRICES.add * record["added_blocks"])
+            assert record.decrypted_blocks > 0
+            assert record.decrypt_seconds == pytest.approx(PRICES.decrypt * record.decrypted_blocks)
+            assert record.add_seconds == pytest.approx(PRICES.add * record.added_blocks)
 
     def test_what_the_server_multiplies_is_charged_to_it(self, tmp_path):
         settings = {**SERVER, "layout": "blocks", "order_refresh": 9}
         result = play(tmp_path / "run", crypto="calibrated", cost_model=WEIGHED, **settings)
-        servers = [record for record in result.log if "server" in record and record["round"] >= 0]
-        encrypted = sum(record["encrypted_blocks"] for record in result.played)
-        assert sum(record["multiplied_blocks"] for record in servers) == encrypted > 0
-        assert sum(record["plain_added_blocks"] for record in servers) > 0
+        servers = [record for record in servers_of(result.log) if record.round >= 0]
+        encrypted = sum(record.encrypted_blocks for record in result.played)
+        assert sum(record.multiplied_blocks for record in servers) == encrypted > 0
+        assert sum(record.plain_added_blocks for record in servers) > 0
         for record in servers:
-            assert record["multiply_seconds"] == pytest.approx(WEIGHED.multiply * record["multiplied_blocks"])
-            assert record["add_plain_seconds"] == pytest.approx(WEIGHED.add_plain * record["plain_added_blocks"])
+            assert record.multiply_seconds == pytest.approx(WEIGHED.multiply * record.multiplied_blocks)
+            assert record.add_plain_seconds == pytest.approx(WEIGHED.add_plain * record.plain_added_blocks)
         with pytest.raises(InvalidInput, match="none for operation multiply"):
             result.times(PRICES)
 
@@ -115,15 +116,15 @@ class TestRuns:
 
     def test_prices_are_measured_where_none_are_given(self, tmp_path):
         result = play(tmp_path / "run", crypto="calibrated")
-        assert all(record["encrypt_seconds"] > 0 for record in result.played)
+        assert all(record.encrypt_seconds > 0 for record in result.played)
 
     def test_clients_that_share_the_key_open_everything_themselves(self, tmp_path):
         result = play(tmp_path / "run", crypto="calibrated", cost_model=PRICES, key_mode="shared-key", order_refresh=1)
-        servers = [record for record in result.log if "server" in record]
+        servers = servers_of(result.log)
         assert servers
-        assert not any(record.get("decrypted_blocks") for record in servers)
-        for record in (record for record in result.log if "client" in record):
-            assert record["decrypted_blocks"] > 0
+        assert not any(record.decrypted_blocks for record in servers)
+        for record in (record for record in clients_of(result.log)):
+            assert record.decrypted_blocks > 0
 
     def test_a_ratio_of_no_ciphertext_is_refused_before_anything_is_written(self, tmp_path):
         with pytest.raises(InvalidInput, match="choose at least"):
@@ -150,7 +151,7 @@ class TestDeadline:
             **settings,
         )
         rounds = {time.number: time for time in result.times()}
-        shares = {(record["round"], record["client"]): record["encrypted_share"] for record in result.played}
+        shares = {(record.round, record.client): record.encrypted_share for record in result.played}
         return shares, rounds
 
     def test_a_device_that_halves_its_speed_is_given_less_and_the_round_recovers(self, tmp_path):
@@ -178,10 +179,10 @@ class TestDeadline:
             RunFolder(tmp_path / "run"),
             intercept=lambda client, number, data: None if client == lost and number > 1 else data,
         )
-        servers = [record for record in result.log if "server" in record and record["round"] >= 0]
+        servers = [record for record in servers_of(result.log) if record.round >= 0]
         assert len(servers) >= 4
-        assert min(record["encrypted_share"] for record in result.played) < 1
-        lonely = [record["under_covered_blocks"] for record in servers]
+        assert min(record.encrypted_share for record in result.played) < 1
+        lonely = [record.under_covered_blocks for record in servers]
         if lost is None:
             assert not any(lonely)
 
@@ -199,7 +200,7 @@ class TestDeadline:
             max_mi=-1,
             cpus="4",
         )
-        shares = {(record["round"], record["client"]): record["encrypted_share"] for record in result.played}
+        shares = {(record.round, record.client): record.encrypted_share for record in result.played}
         assert shares[1, 0] < 0.9
         assert shares[2, 0] > 0.7 * shares[1, 0]
 
@@ -220,7 +221,7 @@ class TestDeadline:
             max_mi=-1,
         )
         for record in result.played:
-            assert record["coverage"] >= 1 - 0.7 * np.exp(-1.3 * record["budget"]) - 1e-9
+            assert record.coverage >= 1 - 0.7 * np.exp(-1.3 * record.budget) - 1e-9
 
     @pytest.mark.parametrize("layout", ["prefix", "blocks"])
     def test_the_classifier_is_encrypted_however_slow_a_device_is(self, tmp_path, layout):
@@ -283,9 +284,9 @@ class TestDeadline:
         with pytest.raises(Stop):
             run_local(config, first, cost_model=PRICES, on_round=stop)
         result = run_local(config, first, cost_model=PRICES, resume=True)
-        last = [record for record in result.played if record["round"] == 2]
+        last = [record for record in result.played if record.round == 2]
         assert len(last) == 6
-        assert all(record["budget"] < 0.6 for record in last)  # the paper's would give the best device 1
+        assert all(record.budget < 0.6 for record in last)  # the paper's would give the best device 1
 
 
 class TestNullCipher:
@@ -383,9 +384,9 @@ class TestCosts:
         assert total.cost.blocks == {"multiply": round_.blocks, "add": round_.blocks, "add_plain": round_.blocks}
         assert all(total.cost.seconds[operation] > 0 for operation in total.cost.blocks)
         charged = CostModel(encrypt=1.0, add=1.0, decrypt=1.0, multiply=0.25, add_plain=0.5)
-        facts = charged.charge_present({"round": 0, **server_facts(total.cost, multiplied=True)})
-        assert facts["multiply_seconds"] == 0.25 * round_.blocks
-        assert facts["add_plain_seconds"] == 0.5 * round_.blocks
+        record = charged.charge(with_cost(ServerRecord(round=0, cluster=0), total.cost, multiplied=True))
+        assert record.multiply_seconds == 0.25 * round_.blocks
+        assert record.add_plain_seconds == 0.5 * round_.blocks
 
     def test_a_scheme_that_does_not_multiply_has_no_sum_that_does(self):
         public, _ = generate_keypair("ckks-8192")
@@ -393,13 +394,13 @@ class TestCosts:
             RoundSum(make_round("ckks-8192", factors={0: 5, 1: 5}), public)
 
     def test_an_operation_without_a_price_cannot_be_charged(self):
-        record = {"round": 0, "multiply_seconds": 0.1, "multiplied_blocks": 1}
+        record = ServerRecord(round=0, cluster=0, multiply_seconds=0.1, multiplied_blocks=1)
         with pytest.raises(InvalidInput, match="none for operation multiply"):
-            PRICES.charge_present(record)
+            PRICES.charge(record)
 
     def test_only_what_a_record_tells_of_is_charged(self):
-        record = {"round": 0, "encrypt_seconds": 0.5, "encrypted_blocks": 3, "train_seconds": 2.0}
-        assert PRICES.charge_present(record) == {**record, "encrypt_seconds": 3 * PRICES.encrypt}
+        record = Facts(encrypt_seconds=0.5, encrypted_blocks=3, train_seconds=2.0)
+        assert PRICES.charge(record) == replace(record, encrypt_seconds=3 * PRICES.encrypt)
 
     def test_randomness_made_ahead_is_not_charged(self):
         public, secret = generate_keypair("insecure-test")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sensecrypt.algo.budget import deadline_budgets
 from sensecrypt.errors import InvalidInput
+from sensecrypt.records import ClientRecord, Facts, ServerRecord
 from sensecrypt.simulation.clock import (
     CostModel,
     Pace,
@@ -55,11 +56,11 @@ WORK = ("train_seconds", "sensitivity_seconds", "select_seconds", "protect_secon
 
 
 def client(number: int, index: int, **change):
-    return {**CLIENT, "round": number, "client": index, **change}
+    return ClientRecord(**{**CLIENT, "round": number, "client": index, **change})
 
 
 def server(number: int, **change):
-    return {**SERVER, "round": number, **change}
+    return ServerRecord(**{**SERVER, "round": number, **change})
 
 
 def times(records, devices=(FAST, SLOW), *, server_cpus=2.0, cost_model=None) -> list[RoundTime]:
@@ -94,7 +95,9 @@ def test_two_exchanges():
     assert {index: steps.wait for index, steps in time.clients.items()} == {0: 2.5, 1: 4.5}
     assert time.clients[0].upload == 2.0  # both exchanges
     assert time.straggler_share == pytest.approx((2.5 + 4.5) / 2 / 26.5)
-    without = only([{**record, "propose_bytes": 0} for record in records])
+    without = only(
+        [replace(record, propose_bytes=0) if isinstance(record, ClientRecord) else record for record in records]
+    )
     assert without.seconds == 14.0 + 6.0 + 4.0  # one meeting fewer
 
 
@@ -160,14 +163,14 @@ def test_half_the_speed_doubles_the_work_and_not_the_transfer():
 
 
 def test_who_is_left_out_holds_nobody_up():
-    left_out = {"round": 0, "cluster": 0, "client": 1, "left_out": "nothing arrived", "bytes_down": 10 * MB}
+    left_out = ClientRecord(round=0, cluster=0, client=1, left_out="nothing arrived", bytes_down=10 * MB)
     assert only([client(0, 0), left_out, server(0)]) == only([client(0, 0), server(0)])
     nobody = only([left_out])
     assert (nobody.seconds, nobody.straggler_share, nobody.client_seconds) == (0.0, 0.0, [])
 
 
 def test_what_a_record_does_not_tell_is_nothing():
-    time = only([{"round": 0, "cluster": 0, "client": 0, "train_seconds": 8.0}])
+    time = only([ClientRecord(round=0, cluster=0, client=0, train_seconds=8.0)])
     assert time.clients == {0: Steps(2.0, 0.0, 0.0, 0.0, 0.0, 0.0)}
     assert time.seconds == 2.0
 
@@ -217,10 +220,8 @@ def test_clients_are_told_in_their_order():
         ([client(0, 0, bytes_up=float("nan"))], "bytes_up"),
         ([client(0, 0, propose_bytes=21 * MB)], "propose_bytes"),
         ([client(-2, 0)], "round"),
-        ([{"client": 0}], "round"),
-        ([{"round": 0}], "client"),
         ([client(0, -1)], "client"),
-        ([server(0, add_seconds=None)], "add_seconds"),
+        ([server(0, add_seconds=-1.0)], "add_seconds"),
     ],
 )
 def test_bad_records_are_named(records, argument):
@@ -261,14 +262,14 @@ def test_a_pace_worked_by_hand():
 
 
 def test_the_bandwidth_of_an_answer_is_its_bytes_by_its_whole_delay():
-    answer = {"train_seconds": 4.0, "sensitivity_seconds": 2.0, "order_encrypt_seconds": 2.0, "bytes_up": 20 * MB}
+    answer = Facts(train_seconds=4.0, sensitivity_seconds=2.0, order_encrypt_seconds=2.0, bytes_up=20 * MB)
     device = Device(2.0, 10.0)
     assert answer_bandwidth(answer, device) == pytest.approx(20 / (8 / 2 + 20 / 10))
-    assert answer_bandwidth({**answer, "bytes_down": 99 * MB}, device) == answer_bandwidth(answer, device)
+    assert answer_bandwidth(replace(answer, bytes_down=99 * MB), device) == answer_bandwidth(answer, device)
     twice = Device(2.0, 10.0, ghz=2.0)
     assert answer_bandwidth(answer, twice) == pytest.approx(20 / (8 / 4 + 20 / 10))
     with pytest.raises(InvalidInput, match="without bytes"):
-        answer_bandwidth({"train_seconds": 1.0}, device)
+        answer_bandwidth(Facts(train_seconds=1.0), device)
 
 
 def test_training_before_the_first_round_takes_time_on_the_device():
@@ -316,7 +317,7 @@ def test_bad_models_are_named(change, argument):
 
 def test_who_was_left_out_has_no_pace():
     with pytest.raises(InvalidInput) as error:
-        pace({"round": 0, "client": 0, "left_out": "nothing arrived"}, SLOW, **MODEL)
+        pace(client(0, 0, left_out="nothing arrived"), SLOW, **MODEL)
     assert error.value.argument == "record"
 
 
@@ -332,13 +333,13 @@ def test_whoever_keeps_the_budget_of_its_pace_is_in_time(work):
     for record, budget in zip(before, budgets, strict=True):
         count = round(budget * 50)
         after.append(
-            {
-                **record,
-                "encrypt_seconds": record["encrypt_seconds"] / 20 * count,
-                "bytes_up": 20 * MB + count * 500_000,
-                "order_protect_seconds": 0.0,
-                "order_encrypt_seconds": 0.0,
-            }
+            replace(
+                record,
+                encrypt_seconds=record.encrypt_seconds / 20 * count,
+                bytes_up=20 * MB + count * 500_000,
+                order_protect_seconds=0.0,
+                order_encrypt_seconds=0.0,
+            )
         )
     slowest = max(each.plain for each in paces)
     deadline = slowest + max(0.1 * slowest, 1.0)

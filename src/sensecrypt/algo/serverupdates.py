@@ -28,6 +28,8 @@ class ServerRule:
         momentum: β₁; of the momentum in FedAvgM, of the first moment in FedAdam and FedYogi.
         beta2: of the second moment.
         tau: τ, what keeps steps small where nothing moved.
+        statistics: how many values at the end are no parameters but statistics, such as the running means of batch
+            normalisation: they take the mean as it is, whatever the rule.
     """
 
     rule: str = "fedavg"
@@ -35,6 +37,7 @@ class ServerRule:
     momentum: float = 0.9
     beta2: float = 0.99
     tau: float = 1e-3
+    statistics: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a rule that is none, and settings without a bound on steps."""
@@ -44,13 +47,18 @@ class ServerRule:
             if not 0 <= checks.number(name, value, low=0.0, high=1.0) < 1:
                 raise InvalidInput(name, f"is {value}", "give a number below 1")
         checks.number("server_tau", self.tau, low=1e-12, high=1e6)
+        checks.whole("statistics", self.statistics, low=0)
 
     def step(self, mean: checks.FloatVector, state: State) -> tuple[checks.FloatVector, dict[str, checks.FloatVector]]:
         """The step that follows from a round's mean update, and the state after it."""
-        return RULES[self.rule](mean, state, self)
+        if not self.statistics:
+            return RULES[self.rule](mean, state, self)
+        many = mean.size - self.statistics
+        step, after = RULES[self.rule](mean[:many], state, self)
+        return np.concatenate([step, mean[many:]]), after
 
     def reach(self, clip: float) -> float:
-        """The longest step that updates of at most that L2 norm can lead to."""
+        """The longest step of the parameters that updates of at most that L2 norm can lead to."""
         if self.rule == "fedavg":
             return self.learning_rate * clip
         if self.rule == "fedavgm":

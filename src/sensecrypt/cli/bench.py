@@ -15,7 +15,7 @@ import click
 from sensecrypt.cli.status import shown_status
 from sensecrypt.cli.tables import show_table
 from sensecrypt.errors import MissingExtra
-from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
+from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES, get_profile
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 _seed = click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="Of the instances.")
@@ -210,3 +210,22 @@ def dkms(parameters: int, clients: int, workers: int, repeats: int, seed: int, a
         return module.run(**sizes, repeats=repeats, seed=seed, on_step=say)
 
     _bench("dkms", as_json, run, extra="dkms")
+
+
+@bench.command()
+@click.option("--profiles", default="ring-2048,paillier-2048", show_default=True, help="That protect the app.")
+@click.option("--clients", default=100, show_default=True, type=click.IntRange(3, 10_000), help="Simulated ones.")
+@click.option("--per-round", default=10, show_default=True, type=click.IntRange(3, 1000), help="Of these, sampled.")
+@click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 1000), help="Played.")
+@click.option(
+    "--steps", default=200, show_default=True, type=click.IntRange(1), help="Of training, per client and round."
+)
+@_json
+def flower(profiles: str, clients: int, per_round: int, rounds: int, steps: int, as_json: bool) -> None:
+    """A simulated Flower app with and without SenseCrypt: seconds per round, bytes per reply."""
+
+    def run(module: Any, say: Callable[[str], None]) -> Any:
+        names = tuple(get_profile(name.strip()).name for name in profiles.split(","))
+        return module.run(names, clients=clients, per_round=per_round, rounds=rounds, steps=steps, on_step=say)
+
+    _bench("flower", as_json, run, extra="flower-simulation")

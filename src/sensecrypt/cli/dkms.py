@@ -18,6 +18,7 @@ from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
 
 _folder = click.option("--folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Its state.")
 _file = click.Path(dir_okay=False, path_type=Path)
+_RATES = ("learning_rate", "momentum", "beta2", "tau")  # in the order of `--server`
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -156,6 +157,9 @@ def _admin(command: _Command) -> _Command:
     metavar="RULE[,RATE[,MOMENTUM[,BETA2[,TAU]]]]",
     help="How a round's mean update moves the model: fedavg, fedavgm, fedadam or fedyogi, and its settings.",
 )
+@click.option(
+    "--statistics", type=click.IntRange(0), default=0, help="Values at the model's end that are no parameters."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what the service tells about the run.")
 def register(
     url: str,
@@ -173,6 +177,7 @@ def register(
     aggregators: tuple[str, ...],
     rounds: int | None,
     server: str,
+    statistics: int,
     as_json: bool,
 ) -> None:
     """Register a run and its members, as admin; the service makes its key pair. Doing it twice changes nothing."""
@@ -183,7 +188,7 @@ def register(
     if len(numbered) < min_contributors:
         problem = f"is {min_contributors}, and the run has {len(numbered)} members"
         raise InvalidInput("--min-contributors", problem, "name more members, or ask for fewer contributors")
-    ranges, rule = [_range(text) for text in first], _rule(server)
+    ranges, rule = [_range(text) for text in first], _rule(server, statistics)
     with DkmsClient(url, certificate=certificate, key=key, authority=authority) as admin:
         told = admin.register_run(
             run,
@@ -203,11 +208,12 @@ def register(
         click.echo(f"Run {run} is registered: {len(numbered)} members, {size:,} parameters, {profile}.")
 
 
-def _rule(text: str) -> ServerRule:
+def _rule(text: str, statistics: int) -> ServerRule:
     """A server rule, as `--server` has it."""
     name, *rates = text.split(",")
     try:
-        return ServerRule(name, *map(float, rates))
+        settings: dict[str, Any] = dict(zip(_RATES, map(float, rates), strict=len(rates) > len(_RATES)))
+        return ServerRule(name, **settings, statistics=statistics)
     except (TypeError, ValueError):
         raise InvalidInput("--server", f"is {text!r}", "write a rule and numbers, such as fedadam,0.1") from None
 

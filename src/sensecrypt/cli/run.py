@@ -135,20 +135,20 @@ def progress(config: RunConfig) -> Iterator[OnRound]:
 def show(config: RunConfig, result: Outcome, folder: Path) -> None:
     """The table at the end of a run."""
     console, summary = Console(width=max(100, Console().width)), result.summary()
-    last = max((record["round"] for record in result.records), default=-1)
+    last = max((record.round for record in result.records), default=-1)
     protected = "" if config.encryption.crypto == "real" else "; calibrated: NOTHING was really encrypted"
     title = f"{config.problem.dataset}, {config.selection.policy}, after {count(last + 1, 'round')}{protected}"
     table = Table(title=title, title_justify="left")
     for column in ("client", "cluster", "accuracy", "budget", "encrypted", "coverage", "train", "encrypt", "kB up"):
         table.add_column(column, justify="right")
-    for record in (record for record in result.records if record["round"] == last):
-        row = [str(record["client"]), str(record["cluster"]), _percent(record["accuracy"])]
-        if "left_out" in record:
-            table.add_row(*row, escape(record["left_out"]))
+    for record in (record for record in result.records if record.round == last):
+        row = [str(record.client), str(record.cluster), _percent(record.accuracy)]
+        if record.left_out is not None:
+            table.add_row(*row, escape(record.left_out))
             continue
-        row += [f"{record['budget']:.2f}", f"{record['encrypted_share']:.0%}", f"{record['coverage']:.0%}"]
-        row += [f"{1e3 * record[f'{step}_seconds']:.0f} ms" for step in ("train", "encrypt")]
-        table.add_row(*row, f"{record['bytes_up'] / 1e3:.0f}")
+        row += [f"{record.budget or 0.0:.2f}", f"{record.encrypted_share or 0.0:.0%}", f"{record.coverage or 0.0:.0%}"]
+        row += [f"{1e3 * (seconds or 0.0):.0f} ms" for seconds in (record.train_seconds, record.encrypt_seconds)]
+        table.add_row(*row, f"{(record.bytes_up or 0) / 1e3:.0f}")
     console.print(table)
     console.print(_clusters(config, result), soft_wrap=True)
     console.print(

@@ -10,14 +10,14 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from sensecrypt import checks
-from sensecrypt.client.between import Between
-from sensecrypt.client.context import ClientContext, Facts, Vector
+from sensecrypt.client.context import ClientContext, Vector
+from sensecrypt.client.exchanges import ExchangeFiles
 from sensecrypt.client.guards import Guards
 from sensecrypt.client.identity import LEAST_SHARE, Identity
 from sensecrypt.client.scoring import clustering_gains, describe_gains, rank_parameters
@@ -25,13 +25,13 @@ from sensecrypt.client.update import Task, Update, make_update, train_and_propos
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder
 from sensecrypt.keyservice.port import ClientKeyService
-from sensecrypt.models import layout
+from sensecrypt.models import named_arrays
 from sensecrypt.protocol.coordination import Assignment, Enrolment, Invitation, Parts, facts_to_bytes
 from sensecrypt.protocol.envelope import parse_any, serialize
-from sensecrypt.protocol.places import Place, place_of
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, RoundAddress, address_of
 from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import model_from
+from sensecrypt.records import Facts, to_fields
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.runs.noise import noise_is_on
 from sensecrypt.types import BoolVector
@@ -105,7 +105,7 @@ class Client:
             row, facts = described.row, described.facts
             if seed is not None:
                 row = self.keyservice.rotate_sketch(self.run, row)
-        self.keyservice.tell_samples(self.run, len(self.context.data[self.number][1]))
+        self.keyservice.tell_samples(self.run, self.context.samples(self.number))
         enrolment = Enrolment(
             size=self.initial.size,
             initial=hashlib.sha256(self.initial.tobytes()).hexdigest(),
@@ -136,7 +136,7 @@ class Client:
             self.guards.begin(assignment)
         task = self._task(assignment, None)
         message, trained = train_and_propose(self.context, task)
-        self._between.keep_trained(assignment, trained)
+        self._exchange_files.keep_trained(assignment, trained)
         return {"proposal": message}
 
     def train(self, assignment: Assignment, agreed: bytes | None) -> Parts:
@@ -145,7 +145,7 @@ class Client:
         if agreed is not None and self.context.policy.propose is None:
             raise Rejected("a mask that clients agreed on, and in this run they agree on none")
         if self.context.policy.propose is not None:
-            trained = self._between.trained(assignment)
+            trained = self._exchange_files.trained(assignment)
         elif self.guards is not None:
             self.guards.begin(assignment)
         if self.context.policy.encrypts:
@@ -156,7 +156,7 @@ class Client:
         except SenseCryptError as error:
             raise self._no_part("nothing is sent", error) from None
         if task.agreed is not None:
-            self._between.keep_mask(update.mask)
+            self._exchange_files.keep_mask(update.mask)
         return self._send(update, task, assignment)
 
     def finish(self, assignment: Assignment) -> Parts:
@@ -166,9 +166,9 @@ class Client:
         vector = self._start(assignment)
         folder = RunFolder(self.folder)
         make_folder(folder.path)
-        folder.save_model(assignment.cluster, vector, layout(self.context.build()))
+        folder.save_model(assignment.cluster, named_arrays(self.context.model(vector)))
         digest = hashlib.sha256(vector.tobytes()).hexdigest().encode()
-        return {"facts": facts_to_bytes(self._evaluated(vector)), "model_sha256": digest}
+        return {"facts": facts_to_bytes(Facts(accuracy=self._evaluated(vector))), "model_sha256": digest}
 
     def _no_part(self, what: str, error: SenseCryptError) -> Rejected:
         """Why this client is not in a round: it may follow from its data, so the reason stays in its own log."""
@@ -176,13 +176,13 @@ class Client:
         return Rejected(NO_PART if self.context.discreet else str(error))
 
     def _send(self, update: Update, task: Task, assignment: Assignment) -> Parts:
-        share, facts = update.facts["encrypted_share"], dict(update.facts)
+        facts, share = update.facts, update.mask.share
         if share < self._least_share:
             told = f"{share:.0%} would be encrypted, this client wants {self._least_share:.0%}"
-            raise Rejected(f"{told}: its budget is {facts['budget']:.2f}")
+            raise Rejected(f"{told}: its budget is {task.budget:.2f}")
         self.keyservice.send_tag(update.model.tag, task.round)
         if assignment.start is not None:
-            facts |= self._evaluated(task.vector)
+            facts = replace(facts, accuracy=self._evaluated(task.vector))
         parts = {"upload": update.model.upload, "facts": facts_to_bytes(facts)}
         if task.refresh is not None and update.sensitivity is not None:
             self.keyservice.send_tag(update.sensitivity.tag, task.refresh[0])
@@ -212,13 +212,13 @@ class Client:
             elif found is not None:
                 ranking = found.order
         if self.context.policy.propose is not None:
-            exposed = self._between.exposed(assignment, self.initial, vector)
+            exposed = self._exchange_files.exposed(assignment, self.initial, vector)
         flags, budget = None if agreed is None else _flags(agreed, round_), assignment.budget
         return Task(self.number, round_, vector, order, profile, ranking, exposed, budget, given.seed, refresh, flags)
 
     @property
-    def _between(self) -> Between:
-        return Between(self.folder)
+    def _exchange_files(self) -> ExchangeFiles:
+        return ExchangeFiles(self.folder)
 
     def _build_tables(self) -> None:
         """No work of encrypting a model, so that it is done before anything is timed: budgets go by what that takes."""
@@ -228,8 +228,8 @@ class Client:
         if self.guards is not None:
             self.guards.claim(vector, self.run)
 
-    def _evaluated(self, vector: Vector) -> Facts:
-        return {} if self.accuracy is None else {"accuracy": self.accuracy(vector)}
+    def _evaluated(self, vector: Vector) -> float | None:
+        return None if self.accuracy is None else self.accuracy(vector)
 
     @property
     def _least_share(self) -> float:
@@ -242,9 +242,9 @@ class Client:
         return 0.0 if pads_alone else LEAST_SHARE
 
     def _round(self, assignment: Assignment, purpose: str) -> RoundTask:
-        place = Place(self.run, assignment.number, assignment.cluster, purpose, assignment.attempt)
+        place = RoundAddress(self.run, assignment.number, assignment.cluster, purpose, assignment.attempt)
         given = self.keyservice.task(place)
-        if place_of(given.round) != place:
+        if address_of(given.round) != place:
             raise Rejected("the key service answered with another round")
         if purpose == "model" and given.round.clip != self.clip:
             bound = "none" if self.clip is None else f"{self.clip:g}"
@@ -261,12 +261,13 @@ class Client:
         if assignment.start is None:
             return self.initial
         number, attempt = assignment.start
-        place = Place(self.run, number, assignment.cluster, "model", attempt)
+        place = RoundAddress(self.run, number, assignment.cluster, "model", attempt)
         moved = self.keyservice.moved(place, self.initial.size)
         if self.guards is not None and self.clip is not None:
             try:
-                reach = self.context.config.server.rule.reach(self.clip)
-                self.guards.check_start(moved, self.initial.size, number, reach=reach)
+                rule = self.context.config.server.rule
+                reach, many = rule.reach(self.clip), rule.statistics
+                self.guards.check_start(moved, self.initial.size, number, reach=reach, statistics=many)
             except InvalidInput as error:  # how far the models of a cluster are apart is not for the aggregator
                 _LOG.warning("round %d: nothing is trained, because: %s", assignment.number, error)
                 raise Rejected(NO_PART) from None
@@ -281,11 +282,13 @@ class Client:
         path = self.folder / _NOISED
         if path.exists():  # also where the run's settings say by now that there is no noise
             header, tensors = parse_any(path.read_bytes(), "noised")
-            return tensors["gains"], json.loads(header["facts"])
+            return tensors["gains"], Facts(**json.loads(header["facts"]))
         gains, facts = clustering_gains(self.context, self.number, self.initial)
         if noise_is_on(self.context.config):
             make_folder(self.folder)
-            RunFolder(self.folder).write(_NOISED, serialize("noised", {"facts": json.dumps(facts)}, {"gains": gains}))
+            RunFolder(self.folder).write(
+                _NOISED, serialize("noised", {"facts": json.dumps(to_fields(facts))}, {"gains": gains})
+            )
         return gains, facts
 
 

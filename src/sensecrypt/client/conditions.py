@@ -34,7 +34,7 @@ from sensecrypt.algo.clipping import Clip
 from sensecrypt.config import RunConfig, to_settings
 from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.policies import get_policy
-from sensecrypt.protocol.dominance import LARGEST_SQUARE, honest_share, honest_square
+from sensecrypt.protocol.releaserules import LARGEST_SQUARE, honest_share, honest_square
 from sensecrypt.protocol.round import Round
 
 OUTSIDE = "outside-conditions"

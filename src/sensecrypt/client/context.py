@@ -1,28 +1,41 @@
-"""What a client works with in a run, besides its messages: settings, model, data, key."""
+"""What a client works with in a run, besides its messages: settings, model, data, key, randomness.
+
+A run's seed is public. Whoever knows it knows a client's batches, and two runs of the same settings train the same. So
+a client of a fleet draws from the operating system.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import nn
 
-from sensecrypt.client.randomness import training_seed
-from sensecrypt.client.training import Fit
+from sensecrypt.client.data import ClientData, Pair, as_data
+from sensecrypt.client.recipe import PLAIN, Recipe
 from sensecrypt.config import RunConfig
 from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey
+from sensecrypt.errors import InvalidInput
 from sensecrypt.models import set_vector
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
+from sensecrypt.rng import derive_seed
 from sensecrypt.types import BoolVector
 
+_BITS = 63
+
+
+def training_seed(seed: int, purpose: str, *path: int, local: bool) -> int:
+    """The seed for one purpose: derived from the run's, or fresh from the operating system if `local`."""
+    return secrets.randbits(_BITS) if local else derive_seed(seed, purpose, *path)
+
+
 Vector = npt.NDArray[np.float32]
-Facts = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,29 +45,31 @@ class ClientContext:
     Attributes:
         config: of the run.
         build: makes a fresh model.
-        data: images and labels of every client, or in a fleet of the one that is here.
+        data: of every client, or in a fleet of the one that is here; what loads it on demand is a mapping, too.
         key: the key to encrypt with; the secret one only where clients share it.
         cache: where training results are kept for other runs, if anywhere.
         always: parameters that are encrypted whatever their sensitivity, by policies that heed it.
-        fit: trains a model in place of stochastic gradient descent as configured.
+        recipe: how models train.
         blinded: whether what clients do not encrypt is blinded.
         layers: names and sizes of the model's tensors, to report how much of each is encrypted; None in a fleet, where
             the aggregator is not to learn where the secret order puts a layer.
         discreet: whether facts go to the aggregator, and so tell nothing that follows from the client's own data.
         local: whether training draws from this machine's randomness, not from the run's seed.
+        weights: what counts as every client's number of samples; None: what they have.
     """
 
     config: RunConfig
     build: Callable[[], nn.Module]
-    data: Mapping[int, tuple[torch.Tensor, torch.Tensor]]
+    data: Mapping[int, Any] | Sequence[Any]
     key: EncryptionKey | DecryptionKey
     cache: Path | None = None
     always: BoolVector | None = None
-    fit: Fit | None = None
+    recipe: Recipe = PLAIN
     blinded: bool = True
     layers: Mapping[str, int] | None = None
     discreet: bool = False
     local: bool = False
+    weights: Sequence[int] | None = None
 
     @property
     def policy(self) -> Policy:
@@ -65,8 +80,29 @@ class ClientContext:
         """The seed of what is drawn for one purpose, round and client."""
         return training_seed(self.config.problem.seed, purpose, *path, local=self.local)
 
+    def own(self, client: int) -> ClientData:
+        """A client's data."""
+        return as_data(self.data[client], f"clients[{client}]")
+
+    def samples(self, client: int) -> int:
+        """What counts as a client's number of samples."""
+        return self.own(client).samples if self.weights is None else self.weights[client]
+
+    def pair(self, client: int, why: str) -> Pair:
+        """A client's data as inputs and labels, for methods that take samples one by one."""
+        pair = self.own(client).pair
+        if pair is None:
+            raise no_pair(client, why)
+        return pair
+
     def model(self, vector: Vector) -> nn.Module:
-        """A model with these parameters."""
+        """A model with these parameters, where models train."""
         model = self.build()
         set_vector(model, vector)
-        return model
+        return model.to(self.recipe.device)
+
+
+def no_pair(client: int, why: str) -> InvalidInput:
+    """What is wrong with data that are not two tensors, for a method that needs them."""
+    fix = "pass each client's data as two tensors, or choose another setting"
+    return InvalidInput(f"clients[{client}]", f"has no inputs and labels, which {why} needs", fix)

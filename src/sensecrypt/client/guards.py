@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from sensecrypt.algo.clipping import check_start
+from sensecrypt.client.data import ClientData
 from sensecrypt.client.laststart import LastStart
 from sensecrypt.client.replayguard import ReplayGuard
 from sensecrypt.client.starts import Starts
@@ -20,7 +20,7 @@ Vector = npt.NDArray[np.float32]
 class Guards:
     """All of one client in one run."""
 
-    def __init__(self, state: Path, run: str, data: tuple[torch.Tensor, torch.Tensor]) -> None:
+    def __init__(self, state: Path, run: str, data: ClientData) -> None:
         """In the client's state folder, of which one folder is the run's."""
         self._diary, self._last = ReplayGuard(state / run), LastStart(state / run)
         self._starts = Starts(state, data)
@@ -45,15 +45,16 @@ class Guards:
         """Note that this run starts from this model; raise `Rejected` if another run has."""
         self._starts.claim(start, run)
 
-    def check_start(self, moved: Vector, size: int, number: int, *, reach: float) -> None:
+    def check_start(self, moved: Vector, size: int, number: int, *, reach: float, statistics: int) -> None:
         """Raise unless clipped updates lead here from the last start, which this one then replaces.
 
         Args:
             moved: how far the cluster has moved.
             size: parameters of the model.
             number: of the round after which it has.
-            reach: how far one round may move it.
+            reach: how far one round may move its parameters.
+            statistics: how many values at the end are none.
         """
         before, then = self._last.read(size=size)
-        check_start(moved, before, norm=reach, rounds=max(number - then, 0))
+        check_start(moved, before, norm=reach, rounds=max(number - then, 0), statistics=statistics)
         self._last.write(moved, number)

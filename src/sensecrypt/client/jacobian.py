@@ -21,7 +21,7 @@ from torch.func import functional_call, grad, jvp, vmap
 
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
-from sensecrypt.models import layout, parameter_count
+from sensecrypt.models import layout, parameter_count, statistics_count
 
 _GRADIENTS = 2**21  # numbers at once by default, 8 MB a copy, of which torch.func makes several; larger is slower
 
@@ -67,7 +67,8 @@ def jacobian_map(
         batch = slice(start, start + step)
         derivatives = vmap(of_sample)(inputs[batch], soft[batch])
         total += torch.cat([derivatives[name].abs().sum(dim=0, dtype=torch.float64).reshape(-1) for name in names])
-    return np.asarray((total / len(labels)).numpy(), dtype=np.float64)
+    found = np.asarray((total / len(labels)).numpy(), dtype=np.float64)
+    return np.concatenate([found, np.zeros(statistics_count(model))])
 
 
 def jacobian_as_published(

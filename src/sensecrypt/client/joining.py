@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -12,17 +13,20 @@ from typing import Any
 from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.client.client import Client
 from sensecrypt.client.context import ClientContext, Vector
+from sensecrypt.client.data import as_data
+from sensecrypt.client.evaluation import measure
 from sensecrypt.client.guards import Guards
 from sensecrypt.client.identity import Identity
 from sensecrypt.client.problem import Share, always_of
-from sensecrypt.client.training import Fit, accuracy_on
+from sensecrypt.client.recipe import PLAIN, Recipe
+from sensecrypt.client.training import accuracy_on
 from sensecrypt.config import RunConfig
 from sensecrypt.crypto.publicfile import read_public, write_public
 from sensecrypt.crypto.scheme import StorablePublicKey
-from sensecrypt.errors import KeyFileError, Rejected
+from sensecrypt.errors import InvalidInput, KeyFileError, Rejected
 from sensecrypt.files import make_folder
 from sensecrypt.keyservice.port import ClientKeyService
-from sensecrypt.models import get_vector, set_vector
+from sensecrypt.models import get_vector, require_averageable, set_vector, statistics_count
 from sensecrypt.simulation.ahead import AheadKey
 
 Load = Callable[[RunConfig, int], Share]
@@ -38,7 +42,7 @@ def require_terms(config: RunConfig, run: str, identity: Identity, keyservice: C
 
 
 def join_run(
-    config: RunConfig, run: str, identity: Identity, keyservice: ClientKeyService, load: Load, *, fit: Fit | None = None
+    config: RunConfig, run: str, identity: Identity, keyservice: ClientKeyService, load: Load, *, recipe: Recipe = PLAIN
 ) -> Client:
     """The client that this identity is in a run, if the run meets its conditions.
 
@@ -48,23 +52,29 @@ def join_run(
         identity: who this is, and its conditions.
         keyservice: as this client sees it.
         load: gives this client's part of the problem.
-        fit: trains a model in place of stochastic gradient descent as configured.
+        recipe: how models train.
     """
     described = require_terms(config, run, identity, keyservice)
     number = int(described["client"])
     share = load(config, number)
     initial = share.build()
+    require_averageable(initial)
+    many = statistics_count(initial)
+    if many != config.server.statistics:
+        problem = f"is {config.server.statistics}, and the model has {many}"
+        raise InvalidInput("statistics", problem, "submit the run with as many")
     vector: Vector = get_vector(initial)
+    data = as_data(share.data)
     public = _public_key(
         identity.state / run / "key.json", described["fingerprint"], lambda: keyservice.public_key(run)
     )
     context = ClientContext(
         config,
         share.build,
-        {number: share.data},
+        {number: data},
         AheadKey(public) if config.encryption.randomness == "ahead" else public,
         always=always_of(config, initial, share.classes),
-        fit=fit,
+        recipe=recipe,
         blinded=config.encryption.blinded or identity.rest == "blinded",
         discreet=True,
         local=identity.conditions.batches == "local",
@@ -74,12 +84,14 @@ def join_run(
         run,
         context,
         vector,
-        clip_bound(config.training.clip, vector) if config.training.uploads == "updates" else None,
+        clip_bound(config.training.clip, vector[: vector.size - many])
+        if config.training.uploads == "updates"
+        else None,
         keyservice,
         identity.state / run,
-        accuracy=partial(_accuracy, share) if identity.tell_accuracy else None,
+        accuracy=partial(_accuracy, share, recipe) if identity.tell_accuracy else None,
         identity=identity,
-        guards=Guards(identity.state, run, share.data),
+        guards=Guards(identity.state, run, data),
     )
 
 
@@ -97,7 +109,11 @@ def _public_key(path: Path, fingerprint: str, fetch: Callable[[], StorablePublic
     return key
 
 
-def _accuracy(share: Share, vector: Vector) -> float:
+def _accuracy(share: Share, recipe: Recipe, vector: Vector) -> float:
+    """On test data distributed as this client's labels are; where there are no labels to tell, on the test data."""
     model = share.build()
     set_vector(model, vector)
-    return accuracy_on(model, share.test, share.data[1], share.classes)
+    own, test = as_data(share.data).pair, as_data(share.test, "test")
+    if own is not None and test.pair is not None and recipe.plain and share.classes:
+        return accuracy_on(model, test.pair, own[1], share.classes)
+    return measure(model, test, recipe).get("accuracy", math.nan)

@@ -1,43 +1,84 @@
-"""What is to be learned: a model, each client's data, and data to test on."""
+"""What is to be learned: a model, each client's data, how to train, and what to measure."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
+from sensecrypt import checks
+from sensecrypt.client.checking import check_data, check_model, check_one_step, check_overlap
+from sensecrypt.client.data import ClientData, as_data, is_factory
+from sensecrypt.client.recipe import PLAIN, Recipe
 from sensecrypt.client.training import as_tensor
 from sensecrypt.config import RunConfig
 from sensecrypt.data import load_dataset, make_partition
-from sensecrypt.errors import InvalidInput
+from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.models import DEFAULT_MODEL, always_encrypt, build_model
 from sensecrypt.policies import get_policy
 from sensecrypt.rng import derive_rng, derive_seed
 from sensecrypt.types import BoolVector
 
 Samples = tuple[torch.Tensor, torch.Tensor]
+_WEIGHT_STEPS = 10**6
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A classification problem spread over clients.
+    """What is to be learned by all clients of a run on one machine.
 
     Attributes:
         build: makes the initial model, the same every time.
-        clients: inputs and labels of each.
-        test: inputs and labels to measure accuracy on.
-        classes: how many there are.
+        clients: data of each; of what a configuration names, inputs and labels.
+        test: data to measure models on; None: there are none.
+        classes: how many there are; 0: the model tells none apart.
+        recipe: how to train, and what to measure.
+        client_tests: data of each client to measure its cluster's model on, if there are any.
+        weights: what counts as every client's number of samples; None: what they have.
     """
 
     build: Callable[[], nn.Module]
-    clients: list[Samples]
-    test: Samples
+    clients: Sequence[Any]
+    test: Any
     classes: int
+    recipe: Recipe = PLAIN
+    client_tests: Sequence[Any] | None = None
+    weights: Sequence[int] | None = None
+
+    @property
+    def loads(self) -> bool:
+        """Whether a client's data are loaded when they are needed."""
+        return isinstance(self.clients, Loading)
+
+
+class Loading(Sequence[ClientData]):
+    """Clients' data, each loaded when it is asked for and kept by nobody."""
+
+    def __init__(self, argument: str, load: Callable[[int], Any], many: int) -> None:
+        """Of so many clients."""
+        self._argument, self._load, self._many = argument, load, many
+
+    def __len__(self) -> int:
+        return self._many
+
+    def __getitem__(self, client: Any) -> Any:
+        where = f"{self._argument}[{client}]"
+        if not 0 <= client < self._many:
+            raise IndexError(client)
+        try:
+            own = self._load(client)
+        except SenseCryptError:
+            raise
+        except Exception as error:
+            told = f"cannot be loaded: {type(error).__name__}: {str(error).splitlines()[:1]}"
+            raise InvalidInput(where, told, "look at the function that loads it") from error
+        return as_data(own, where)
 
 
 def configured_problem(config: RunConfig) -> Problem:
@@ -64,14 +105,14 @@ class Share:
 
     Attributes:
         build: makes the initial model, the same at every client.
-        data: inputs and labels to train on.
-        test: inputs and labels to measure accuracy on.
-        classes: how many there are.
+        data: to train on, in any form that `sensecrypt.federate` takes.
+        test: to measure models on.
+        classes: how many there are; 0: the model tells none apart.
     """
 
     build: Callable[[], nn.Module]
-    data: Samples
-    test: Samples
+    data: Any
+    test: Any
     classes: int
 
 
@@ -88,27 +129,74 @@ def always_of(config: RunConfig, model: nn.Module, classes: int) -> BoolVector |
     return always_encrypt(model, classes)
 
 
-def own_problem(model: nn.Module, clients: Sequence[Any], test: Any) -> Problem:
-    """A user's model and data: each client's is a pair of tensors, or a loader that yields such pairs."""
-    if not clients:
-        raise InvalidInput("clients", "is empty", "pass the data of at least one client")
-    data = [_samples(f"clients[{index}]", each) for index, each in enumerate(clients)]
-    held_out = _samples("test", test)
-    classes = 1 + max(int(labels.max()) for _, labels in [*data, held_out])
-    return Problem(partial(copy.deepcopy, model), data, held_out, classes)
+def own_problem(
+    model: nn.Module,
+    clients: Sequence[Any],
+    test: Any,
+    *,
+    load: Callable[[Any], Any] | None = None,
+    recipe: Recipe = PLAIN,
+    client_tests: Sequence[Any] | None = None,
+    weights: Sequence[float] | None = None,
+) -> Problem:
+    """A user's model and data, checked.
+
+    Args:
+        model: where training starts.
+        clients: data of each, or functions that make them; with `load`, anything that tells clients apart.
+        test: data to measure models on; None: none.
+        load: from an element of `clients` to its data.
+        recipe: how to train, and what to measure.
+        client_tests: data of each client to measure its cluster's model on, likewise.
+        weights: of the clients in every mean; None: their numbers of samples.
+    """
+    check_model(model)
+    own = _all_data("clients", clients, load)
+    tests = None if client_tests is None else _all_data("client_tests", client_tests, None)
+    if tests is not None and len(tests) != len(own):
+        raise InvalidInput("client_tests", f"are {len(tests)}, clients {len(own)}", "pass one per client, or none")
+    first = own[0]
+    check_data("clients[0]", first, classes=0, like=None, recipe=recipe)
+    classes = check_one_step(model, first, recipe)
+    check_data("clients[0]", first, classes=classes, like=None, recipe=recipe)
+    held_out = None if test is None else as_data(test() if is_factory(test) else test, "test")
+    if not isinstance(own, Loading):
+        for index, data in enumerate(own):
+            check_data(f"clients[{index}]", data, classes=classes, like=first, recipe=recipe)
+    if held_out is not None and recipe.evaluate is None:
+        check_data("test", held_out, classes=classes, like=first, recipe=recipe)
+        if not isinstance(own, Loading):
+            check_overlap(own, held_out)
+    if recipe.fit is not None and not isinstance(own, Loading):  # how it calls the model is its own business
+        pairs = [each.pair for each in [*own, *([] if held_out is None else [held_out])]]
+        classes = max((1 + int(pair[1].max()) for pair in pairs if pair is not None), default=0)
+    shares = None if weights is None else _whole(weights, len(own))
+    return Problem(partial(copy.deepcopy, model), own, held_out, classes, recipe, tests, shares)
 
 
-def _samples(argument: str, data: Any) -> Samples:
-    fix = "pass a pair (inputs, labels) of tensors, or a loader that yields such pairs"
-    if not (isinstance(data, tuple) and len(data) == 2):
-        if not isinstance(data, Iterable):
-            raise InvalidInput(argument, f"is a {type(data).__name__}", fix)
-        batches = [_samples(argument, tuple(batch)) for batch in data]
-        if not batches:
-            raise InvalidInput(argument, "has no samples", fix)
-        return torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches])
-    inputs, labels = (torch.as_tensor(part) for part in data)
-    if len(inputs) != len(labels) or len(labels) == 0 or labels.dtype.is_floating_point or labels.ndim != 1:
-        problem = f"has {len(inputs):,} inputs and labels of shape {tuple(labels.shape)} and type {labels.dtype}"
-        raise InvalidInput(argument, problem, "pass one whole number a sample as its label")
-    return inputs.to(torch.float32), labels.to(torch.int64)
+def _all_data(argument: str, clients: Any, load: Callable[[Any], Any] | None) -> Sequence[ClientData]:
+    """Everybody's data; loaded on demand where functions make them."""
+    one = isinstance(clients, (str, bytes, torch.Tensor, Dataset, DataLoader))
+    if one or not hasattr(clients, "__len__") or not hasattr(clients, "__getitem__"):
+        raise InvalidInput(argument, f"is a {type(clients).__name__}", "pass a list with one element per client")
+    if not len(clients):
+        raise InvalidInput(argument, "is empty", "pass the data of at least one client")
+    if load is not None:
+        return Loading(argument, lambda client: load(clients[client]), len(clients))
+    made = [is_factory(each) for each in clients]
+    if all(made):
+        return Loading(argument, lambda client: clients[client](), len(clients))
+    if any(made):
+        raise InvalidInput(argument, "has both data and functions that make data", "pass either of them for all")
+    return [as_data(each, f"{argument}[{index}]") for index, each in enumerate(clients)]
+
+
+def _whole(weights: Sequence[float], many: int) -> list[int]:
+    """The weights as whole numbers in the same proportions, to six digits."""
+    if len(weights) != many:
+        raise InvalidInput("weights", f"are {len(weights)}, clients {many}", "pass one per client")
+    for each in weights:
+        checks.number("weights", each, low=0.0, high=1e12, open_low=True)
+    if all(float(each).is_integer() for each in weights):
+        return [int(each) for each in weights]
+    return [max(1, round(each / max(weights) * _WEIGHT_STEPS)) for each in weights]

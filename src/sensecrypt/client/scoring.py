@@ -1,9 +1,9 @@
-"""Scores of a client's parameters: the gradient, sensitivities for clustering, and encrypted sums for an order."""
+"""Local training, and scores of a client's parameters: the gradient, sensitivities, encrypted sums for an order."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,18 +12,75 @@ from sensecrypt import checks
 from sensecrypt.algo.dp import clip_rows, dp_noise, sample_noise
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
-from sensecrypt.client.context import ClientContext, Facts, Vector
+from sensecrypt.client.batches import on_device, size_of
+from sensecrypt.client.context import ClientContext, Vector, no_pair
+from sensecrypt.client.data import ClientData
 from sensecrypt.client.jacobian import jacobian_map
-from sensecrypt.client.localtraining import problem_key, train_locally
-from sensecrypt.models import mean_gradient, sample_gradients
+from sensecrypt.client.mistakes import explained
+from sensecrypt.client.randomness import seeded
+from sensecrypt.client.recipe import output_of
+from sensecrypt.client.training import train_on
+from sensecrypt.config import RunConfig
+from sensecrypt.models import (
+    constants,
+    get_vector,
+    gradient_vector,
+    mean_gradient,
+    require_constants,
+    sample_gradients,
+)
 from sensecrypt.protocol.protection import ProtectedUpdate, protect_map, protect_sensitivity
 from sensecrypt.protocol.round import Round
+from sensecrypt.records import SETUP, Facts, grown
 from sensecrypt.runs.noise import noise_is_on, per_sample_noise
-from sensecrypt.simulation.clock import SETUP
 from sensecrypt.simulation.trainingcache import timed
 from sensecrypt.worktime import work_seconds
 
+
+def train_locally(context: ClientContext, client: int, vector: Vector, number: int) -> tuple[Vector, float]:
+    """A client's model after one iteration of local training from `vector`, and the seconds of work that it took."""
+    config, recipe = context.config, context.recipe
+
+    def make() -> Vector:
+        data, model, seed = context.own(client), context.model(vector), context.seed("batches", number, client)
+        with seeded(seed), explained(f"clients[{client}]", model):
+            data.begin(seed)
+            if recipe.fit is not None:
+                before = constants(model)
+                recipe.fit(model, data.own, max(number, 0))
+                require_constants(model, before)
+                return get_vector(model)
+            return train_on(
+                model,
+                data,
+                recipe,
+                epochs=config.training.local_epochs,
+                batch_size=config.training.batch_size,
+                learning_rate=config.training.learning_rate,
+                momentum=config.training.momentum,
+                seed=seed,
+                number=max(number, 0),
+            )
+
+    training = config.training
+    settings = (training.local_epochs, training.batch_size, training.learning_rate, training.momentum)
+    key = ("train", *problem_key(config), *settings, number, client)
+    return timed(context.cache, key, vector, make)
+
+
+def problem_key(config: RunConfig) -> tuple[object, ...]:
+    """What training results depend on besides the settings of training itself."""
+    return (
+        config.problem.dataset,
+        config.problem.model,
+        config.problem.clients,
+        config.problem.partition,
+        config.problem.seed,
+    )
+
+
 _LOG = logging.getLogger("sensecrypt.client")
+GRADIENT_BATCH = 128  # samples at once
 JACOBIAN_SAMPLES = 200  # as many as the paper measures FedML-HE with
 
 
@@ -39,8 +96,7 @@ def describe_gains(gains: checks.FloatVector, facts: Facts, sketch_seed: bytes |
     """What is sent of these sensitivities, and the facts of both."""
     start = work_seconds()
     row = gains if sketch_seed is None else sketch(gains, seed=sketch_seed)
-    seconds = facts["sensitivity_seconds"] + work_seconds() - start
-    return Described(row, {**facts, "sensitivity_seconds": seconds, "bytes_up": row.nbytes})
+    return Described(row, grown(facts, {"sensitivity_seconds": work_seconds() - start, "bytes_up": row.nbytes}))
 
 
 def clustering_gains(context: ClientContext, client: int, vector: Vector) -> tuple[checks.FloatVector, Facts]:
@@ -48,10 +104,10 @@ def clustering_gains(context: ClientContext, client: int, vector: Vector) -> tup
 
     They are computed at `vector`, or, with `clustering_gradient=trained`, after one iteration of training from it.
     """
-    config, facts = context.config, Facts()
+    config, trained, whole = context.config, None, None
     if config.groups.clustering_gradient == "trained":
-        vector, facts["train_seconds"] = train_locally(context, client, vector, SETUP)
-    total, noise = len(context.data[client][1]), (config.groups.sensitivity_epsilon, config.groups.sensitivity_delta)
+        vector, trained = train_locally(context, client, vector, SETUP)
+    total, noise = context.own(client).samples, (config.groups.sensitivity_epsilon, config.groups.sensitivity_delta)
     clip = config.groups.sensitivity_clip
     if per_sample_noise(config):
         mean, seconds = _clipped_mean(context, client, vector, clip)
@@ -59,26 +115,57 @@ def clustering_gains(context: ClientContext, client: int, vector: Vector) -> tup
         gains = sample_noise(np.abs(mean), samples=total, clip=clip, epsilon=noise[0], delta=noise[1])
     else:
         gradient, seconds = gradient_of(context, client, vector, SETUP, samples=0)
-        facts["pass_seconds"] = seconds
+        whole = seconds
         start = work_seconds()
         gains = sensitivity(vector, gradient).astype(np.float64)
         if noise_is_on(config):
             gains = dp_noise(gains, clip=clip, epsilon=noise[0], delta=noise[1])
-    return gains, {**facts, "sensitivity_seconds": seconds + work_seconds() - start}
+    seconds += work_seconds() - start
+    return gains, Facts(train_seconds=trained, pass_seconds=whole, sensitivity_seconds=seconds)
 
 
 def gradient_of(
     context: ClientContext, client: int, vector: Vector, number: int, *, samples: int
 ) -> tuple[Vector, float]:
-    """The mean gradient over a client's samples, all (0) or so many of them, and the seconds of work."""
-    images, labels = _sample(context, client, number, samples)
+    """The mean gradient over a client's samples, all (0) or so many of them, and the seconds of work.
+
+    Of a user's own training function without a loss nothing is known but what it does: from the model where a round
+    starts, the difference that it makes stands for the gradient.
+    """
+    if context.recipe.by_difference:
+        trained, seconds = train_locally(context, client, vector, number)
+        return vector - trained, seconds
+    data = _sample(context, client, number, samples)
     key = ("gradient", *problem_key(context.config), number, client, samples)
-    return timed(context.cache, key, vector, lambda: mean_gradient(context.model(vector), images, labels))
+    return timed(context.cache, key, vector, lambda: _mean_gradient(context, client, vector, data))
+
+
+def _mean_gradient(context: ClientContext, client: int, vector: Vector, data: ClientData) -> Vector:
+    """Of the loss over all these samples, in evaluation mode: samples do not influence each other."""
+    model, recipe, pair = context.model(vector), context.recipe, data.pair
+    with seeded(0), explained(f"clients[{client}]", model):
+        if (
+            pair is not None
+            and recipe.plain
+            and {each.dtype for each in (pair[0], *model.parameters())} == {torch.float32}
+        ):
+            return mean_gradient(model, *pair)
+        model.eval()
+        model.zero_grad()
+        total = 0
+        for each in data.ordered(GRADIENT_BATCH):
+            batch, many = on_device(each, recipe.device), size_of(each)
+            torch.autograd.backward(recipe.loss_of(output_of(model, batch), batch) * many)
+            total += many
+        for parameter in model.parameters():
+            if parameter.requires_grad:  # what the loss does not depend on has no gradient
+                parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad / total
+        return gradient_vector(model)
 
 
 def _clipped_mean(context: ClientContext, client: int, vector: Vector, clip: float) -> tuple[Vector, float]:
     """The mean over a client's samples of w·g_j, each clipped to that length; and the seconds of work."""
-    images, labels = context.data[client]
+    images, labels = context.pair(client, "noise per sample")
 
     def make() -> Vector:
         total = np.zeros(vector.size)
@@ -89,14 +176,12 @@ def _clipped_mean(context: ClientContext, client: int, vector: Vector, clip: flo
     return timed(context.cache, ("clipped mean", *problem_key(context.config), client, clip), vector, make)
 
 
-def _sample(context: ClientContext, client: int, number: int, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _sample(context: ClientContext, client: int, number: int, samples: int) -> ClientData:
     """As many of a client's samples, others in every round; 0: all."""
-    images, labels = context.data[client]
-    if not 0 < samples < len(labels):
-        return images, labels
-    rng = np.random.default_rng(context.seed("sensitivity", max(number, 0), client))
-    chosen = torch.from_numpy(rng.permutation(len(labels))[:samples])
-    return images[chosen], labels[chosen]
+    data = context.own(client)
+    if samples == 0:
+        return data
+    return data.some(samples, np.random.default_rng(context.seed("sensitivity", max(number, 0), client)))
 
 
 def rank_parameters(
@@ -118,11 +203,11 @@ def rank_parameters(
     start = work_seconds()
     protect = protect_map if by_jacobian else protect_sensitivity
     protected = protect(scores, round_, client=client, key=context.key, seed=seed)
-    protecting = protection_facts(protected, work_seconds() - start, prefix="order_")
-    facts: Facts = {"sensitivity_seconds": seconds, "bytes_up": len(protected.upload), **protecting}
+    facts = ordering_facts(Facts(sensitivity_seconds=seconds, bytes_up=0), protected, work_seconds() - start)
     if (context.config.groups.clustering == "none" or per_sample_noise(context.config)) and not by_jacobian:
-        total = len(context.data[client][1])
-        facts["pass_seconds"] = seconds * total / min(total, context.config.selection.sensitivity_samples or total)
+        total = context.own(client).samples
+        whole = seconds * total / min(total, context.config.selection.sensitivity_samples or total)
+        facts = replace(facts, pass_seconds=whole)
     return protected, facts
 
 
@@ -130,7 +215,10 @@ def _scores(context: ClientContext, client: int, vector: Vector) -> tuple[checks
     """What the policy ranks parameters by, and the seconds of work."""
     if context.policy.ranks_by == "jacobian":
         start = work_seconds()
-        scores = jacobian_map(context.model(vector), *_sample(context, client, SETUP, JACOBIAN_SAMPLES))
+        pair = _sample(context, client, SETUP, JACOBIAN_SAMPLES).pair
+        if pair is None:
+            raise no_pair(client, f"policy {context.config.selection.policy}")
+        scores = jacobian_map(context.model(vector), *pair)
         return scores, work_seconds() - start
     gradient, seconds = gradient_of(
         context, client, vector, SETUP, samples=context.config.selection.sensitivity_samples
@@ -139,18 +227,14 @@ def _scores(context: ClientContext, client: int, vector: Vector) -> tuple[checks
     return checks.sensitivity_vector("sensitivity", gains), seconds
 
 
-def protection_facts(protected: ProtectedUpdate, seconds: float, *, prefix: str = "") -> Facts:
-    """What protection took, apart for encryption and for everything else.
-
-    Args:
-        protected: what was protected.
-        seconds: that it took in all.
-        prefix: of the facts' names.
-    """
+def ordering_facts(facts: Facts, protected: ProtectedUpdate, seconds: float) -> Facts:
+    """The facts with those of sensitivities for a new order, whose protection took so many seconds in all."""
     cost = protected.cost
-    return {
-        f"{prefix}protect_seconds": max(0.0, seconds - cost.total_seconds),
-        f"{prefix}encrypt_seconds": cost.seconds.get("encrypt", 0.0),
-        f"{prefix or 'encrypted_'}blocks": cost.blocks.get("encrypt", 0),
-        f"{prefix}ahead_seconds": cost.ahead_seconds,
-    }
+    return replace(
+        facts,
+        order_protect_seconds=max(0.0, seconds - cost.total_seconds),
+        order_encrypt_seconds=cost.seconds.get("encrypt", 0.0),
+        order_blocks=cost.blocks.get("encrypt", 0),
+        order_ahead_seconds=cost.ahead_seconds,
+        bytes_up=(facts.bytes_up or 0) + len(protected.upload),
+    )

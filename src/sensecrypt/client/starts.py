@@ -13,9 +13,8 @@ import os
 import secrets
 from pathlib import Path
 
-import torch
-
 from sensecrypt.client.context import Vector
+from sensecrypt.client.data import ClientData
 from sensecrypt.errors import Rejected, SenseCryptError
 from sensecrypt.files import make_folder
 from sensecrypt.keyservice.names import NAME
@@ -26,9 +25,9 @@ REPLAYED = "replayed"
 class Starts:
     """What a client has started from, in all runs."""
 
-    def __init__(self, state: Path, data: tuple[torch.Tensor, torch.Tensor]) -> None:
+    def __init__(self, state: Path, data: ClientData) -> None:
         """With these data; the folder is made when something is noted."""
-        self._folder, self._data = state / "starts", data_fingerprint(*data)
+        self._folder, self._data = state / "starts", data.fingerprint()
 
     def claim(self, start: Vector, run: str) -> None:
         """Note that this run starts from this model; raise `Rejected` if another run has."""
@@ -48,13 +47,6 @@ class Starts:
     def _path(self, start: Vector) -> Path:
         model = hashlib.sha256(start.tobytes()).hexdigest()
         return self._folder / hashlib.sha256(f"{model} {self._data}".encode()).hexdigest()
-
-
-def data_fingerprint(inputs: torch.Tensor, labels: torch.Tensor) -> str:
-    """A hash of the samples, whatever their order: loaders shuffle."""
-    each = zip(inputs.contiguous().numpy(), labels.contiguous().numpy(), strict=True)
-    samples = sorted(hashlib.sha256(image.tobytes() + label.tobytes()).digest() for image, label in each)
-    return hashlib.sha256(b"".join(samples)).hexdigest()
 
 
 def _require_own(owner: str, run: str) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
-from sensecrypt.models import get_vector
+from sensecrypt.client.batches import on_device
+from sensecrypt.client.data import ClientData, Tensors
+from sensecrypt.client.recipe import Recipe, output_of
+from sensecrypt.models import constants, get_vector, require_constants
 
-Fit = Callable[[nn.Module, torch.Tensor, torch.Tensor, int], None]  # trains on inputs and labels, in place, by a seed
 Images = npt.NDArray[np.uint8]
 Labels = npt.NDArray[np.int64]
 _BATCH = 512
@@ -41,18 +43,61 @@ def train(
     momentum: float,
     seed: int,
 ) -> npt.NDArray[np.float32]:
-    """Stochastic gradient descent with batches drawn from `seed`; the weights afterwards."""
+    """Stochastic gradient descent of a classifier with batches drawn from `seed`; the weights afterwards."""
+    return train_on(
+        model,
+        Tensors("data", (images, labels)),
+        Recipe(),
+        epochs=epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        momentum=momentum,
+        seed=seed,
+        number=0,
+    )
+
+
+def train_on(
+    model: nn.Module,
+    data: ClientData,
+    recipe: Recipe,
+    *,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    momentum: float,
+    seed: int,
+    number: int,
+) -> npt.NDArray[np.float32]:
+    """Train by a recipe with batches drawn from `seed`; the model's vector afterwards."""
     model.train()
-    optimiser = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=momentum)
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    make = recipe.optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=learning_rate, momentum=momentum))
+    optimiser = make(trainable)
+    if recipe.scheduler is not None:
+        _advance(recipe.scheduler(optimiser), number)
+    start = [parameter.detach().clone() for parameter in trainable] if recipe.proximal_mu else []
     generator = torch.Generator().manual_seed(seed)
+    before = constants(model)
     for _ in range(epochs):
-        order = torch.randperm(len(labels), generator=generator)
-        for start in range(0, len(labels), batch_size):
-            batch = order[start : start + batch_size]
+        for each in data.epoch(batch_size, generator):
+            batch = on_device(each, recipe.device)
             optimiser.zero_grad()
-            torch.autograd.backward(nn.functional.cross_entropy(model(images[batch]), labels[batch]))
+            torch.autograd.backward(recipe.loss_of(output_of(model, batch), batch))
+            for parameter, origin in zip(trainable, start, strict=False):
+                pull = recipe.proximal_mu * (parameter.detach() - origin)
+                parameter.grad = pull if parameter.grad is None else parameter.grad + pull
             optimiser.step()
+    require_constants(model, before)
     return get_vector(model)
+
+
+def _advance(schedule: torch.optim.lr_scheduler.LRScheduler, number: int) -> None:
+    """Take the schedule to a round: a step per round before it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that the optimiser has not stepped yet: it did in other rounds
+        for _ in range(number):
+            schedule.step()
 
 
 def accuracy_on(model: nn.Module, test: tuple[torch.Tensor, torch.Tensor], labels: torch.Tensor, classes: int) -> float:

@@ -6,25 +6,37 @@ import contextlib
 import logging
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sensecrypt import checks
 from sensecrypt.algo.clipping import clip_update
 from sensecrypt.algo.sensitivity import sensitivity
-from sensecrypt.client.context import ClientContext, Facts, Vector
-from sensecrypt.client.layers import encrypted_by_layer
-from sensecrypt.client.localtraining import train_locally
-from sensecrypt.client.scoring import gradient_of, protection_facts
+from sensecrypt.client.context import ClientContext, Vector
+from sensecrypt.client.scoring import gradient_of, ordering_facts, train_locally
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.policies.situation import Choice, Situation, blocks_of, spread_over
 from sensecrypt.protocol.coordination import LONGEST_FAILURE, printable
 from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.protection import ProtectedUpdate, model_format, protect_model, protect_sensitivity
 from sensecrypt.protocol.round import Round
+from sensecrypt.records import Facts, grown
 from sensecrypt.types import BoolVector, Mask
 from sensecrypt.worktime import work_seconds
+
+
+def encrypted_by_layer(mask: Mask, layers: Mapping[str, int]) -> dict[str, list[int]]:
+    """For each layer how many of its parameters are encrypted, and how many it has.
+
+    Args:
+        mask: what is encrypted.
+        layers: names and sizes, in the order of the vector; together as long as the mask.
+    """
+    ends = np.cumsum(list(layers.values()))
+    parts = np.split(mask.to_array(), ends[:-1])
+    return {name: [int(np.count_nonzero(part)), part.size] for name, part in zip(layers, parts, strict=True)}
+
 
 Sent = Vector | checks.FloatVector  # a model, or an update
 _LOG = logging.getLogger("sensecrypt.client")
@@ -100,13 +112,14 @@ def train_and_score(context: ClientContext, task: Task) -> Trained:
     config, client, number = context.config, task.client, task.round.number
     weights, seconds = train_locally(context, client, task.vector, number)
     _require_finite(weights, context.layers)
-    facts: Facts = {"train_seconds": seconds, "sensitivity_seconds": 0.0}
-    gradient = None
-    if _scores(context, task):
+    gradient, scoring = None, 0.0
+    if context.recipe.by_difference:
+        gradient = task.vector - weights if context.policy.needs_gradient else None
+    elif _scores(context, task):
         scored = _scored_at(context, task, weights)
         samples = config.selection.sensitivity_samples
-        gradient, facts["sensitivity_seconds"] = gradient_of(context, client, scored, number, samples=samples)
-    return Trained(weights, gradient, facts)
+        gradient, scoring = gradient_of(context, client, scored, number, samples=samples)
+    return Trained(weights, gradient, Facts(train_seconds=seconds, sensitivity_seconds=scoring))
 
 
 def train_and_propose(context: ClientContext, task: Task) -> tuple[bytes, Trained]:
@@ -116,25 +129,23 @@ def train_and_propose(context: ClientContext, task: Task) -> tuple[bytes, Traine
     """
     start = work_seconds()
     try:
-        trained = train_and_score(context, task)
-        return propose_blocks(context, task, trained), trained
+        return propose_blocks(context, task, train_and_score(context, task))
     except Exception as error:
         reason = _log_failure(task, error)
     seconds = work_seconds() - start
     many = blocks_of(context.config.selection.ratio, task.round.blocks, task.round.block)
     blocks = np.array(secrets.SystemRandom().sample(range(task.round.blocks), many), dtype=np.int64)
-    spent: Facts = {"train_seconds": seconds, "sensitivity_seconds": seconds, "select_seconds": seconds}
+    spent = Facts(train_seconds=seconds, sensitivity_seconds=seconds, select_seconds=seconds)
     return Proposal(task.client, blocks).to_bytes(task.round), _untrained(context, task, reason, spent)
 
 
-def propose_blocks(context: ClientContext, task: Task, trained: Trained) -> bytes:
-    """The message that says which blocks to encrypt, in methods with two exchanges."""
+def propose_blocks(context: ClientContext, task: Task, trained: Trained) -> tuple[bytes, Trained]:
+    """The message that says which blocks to encrypt, in methods with two exchanges; and what that took."""
     start = work_seconds()
     if context.policy.propose is None:
         raise SenseCryptError(f"policy {context.config.selection.policy} proposes nothing")
     message = Proposal(task.client, context.policy.propose(_situation(context, task, trained))).to_bytes(task.round)
-    trained.facts["select_seconds"] = work_seconds() - start
-    return message
+    return message, replace(trained, facts=replace(trained.facts, select_seconds=work_seconds() - start))
 
 
 def make_update(context: ClientContext, task: Task, trained: Trained | None = None) -> Update:
@@ -155,9 +166,9 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
         return _protected(context, task, trained)
     except Exception as error:
         reason = _log_failure(task, error)
-    spent: Facts = {"train_seconds": work_seconds() - start} if trained is None else dict(trained.facts)
-    if trained is None:  # a 0 would tell that training failed
-        spent["sensitivity_seconds"] = spent["train_seconds"] if _scores(context, task) else 0.0
+    took = work_seconds() - start
+    scoring = took if _scores(context, task) else 0.0  # a 0 would tell that training failed
+    spent = Facts(train_seconds=took, sensitivity_seconds=scoring) if trained is None else trained.facts
     return _zero_update(context, task, reason, spent)
 
 
@@ -166,14 +177,14 @@ def _log_failure(task: Task, error: Exception) -> str:
     if task.round.clip is None:
         raise error
     reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
-    _LOG.warning("round %d: a zero update is sent, because: %s", task.round.number, reason)
+    _LOG.warning("round %d, client %d: a zero update is sent, because: %s", task.round.number, task.client, reason)
     return reason
 
 
 def _untrained(context: ClientContext, task: Task, reason: str, spent: Facts) -> Trained:
     """What stands for training that failed: the model as it was."""
-    told = {} if context.discreet else {"failure": printable(reason)[:LONGEST_FAILURE]}
-    return Trained(task.vector, None, spent | told)
+    failure = None if context.discreet else printable(reason)[:LONGEST_FAILURE]
+    return Trained(task.vector, None, replace(spent, failure=failure))
 
 
 def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) -> Update:
@@ -187,38 +198,40 @@ def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) 
 
 
 def _protected(context: ClientContext, task: Task, trained: Trained, choice: Choice | None = None) -> Update:
-    facts = dict(trained.facts)
     start = work_seconds()
     if choice is None:
         choice = context.policy.choose(_situation(context, task, trained))
-    facts["select_seconds"] = facts.get("select_seconds", 0.0) + work_seconds() - start
+    selecting = work_seconds() - start
     start = work_seconds()
     key, client = context.key, task.client
-    sent, clipped = _to_send(task, trained)
-    if clipped is not None and not context.discreet:
-        facts["clipped"] = clipped
+    sent, clipped = _to_send(task, trained, context.config.server.statistics)
     protected = protect_model(
         sent, choice.mask, task.round, client=client, key=key, seed=task.tag_seed, blinded=context.blinded
     )
-    facts |= {**protection_facts(protected, work_seconds() - start), "bytes_up": len(protected.upload)}
+    protecting, cost = work_seconds() - start, protected.cost
     gains = _gains(context, task, trained, choice)
+    coverage, mi = _discreet(task, choice) if context.discreet else (_coverage(choice, gains), choice.mi)
+    facts = replace(
+        grown(trained.facts, {"select_seconds": selecting}),
+        clipped=None if context.discreet else clipped,
+        protect_seconds=max(0.0, protecting - cost.total_seconds),
+        encrypt_seconds=cost.seconds.get("encrypt", 0.0),
+        encrypted_blocks=cost.blocks.get("encrypt", 0),
+        ahead_seconds=cost.ahead_seconds,
+        bytes_up=len(protected.upload),
+        encrypted_share=choice.mask.share,
+        coverage=coverage,
+        mi=mi,
+        budget=task.budget,
+        decided_by=choice.decided_by,
+        feasible=choice.feasible,
+        layers=None if context.layers is None else encrypted_by_layer(choice.mask, context.layers),
+    )
     refreshed = None
     if task.refresh is not None and gains is not None:
         start = work_seconds()
         refreshed = protect_sensitivity(gains, task.refresh[0], client=client, key=key, seed=task.refresh[1])
-        facts |= protection_facts(refreshed, work_seconds() - start, prefix="order_")
-        facts["bytes_up"] += len(refreshed.upload)
-    facts |= {
-        "encrypted_share": choice.mask.share,
-        "coverage": choice.mask.share if gains is None else choice.mask.coverage(gains),
-        "mi": choice.mi,
-        **(_discreet(task, choice) if context.discreet else {}),
-        "budget": task.budget,
-        "decided_by": choice.decided_by,
-        "feasible": choice.feasible,
-    }
-    if context.layers is not None:
-        facts["layers"] = encrypted_by_layer(choice.mask, context.layers)
+        facts = ordering_facts(facts, refreshed, work_seconds() - start)
     return Update(protected, refreshed, facts, choice.mask, sent)
 
 
@@ -232,19 +245,24 @@ def _require_finite(weights: Vector, layers: Mapping[str, int] | None) -> None:
         raise InvalidInput("model", problem, "lower the learning rate, or look at this client's data")
 
 
-def _to_send(task: Task, trained: Trained) -> tuple[Sent, bool | None]:
+def _to_send(task: Task, trained: Trained, statistics: int) -> tuple[Sent, bool | None]:
     """What is encoded: the model, or the clipped update and whether it was longer than allowed."""
     if task.round.clip is None:
         return trained.weights, None
     update = trained.weights.astype(np.float64) - task.vector
-    return clip_update(update, norm=task.round.clip, largest=model_format(task.round).largest)
+    largest = model_format(task.round).largest
+    return clip_update(update, norm=task.round.clip, largest=largest, statistics=statistics)
 
 
-def _discreet(task: Task, choice: Choice) -> Facts:
-    """Coverage and leakage as the cluster's shared profile tells them; without one, neither."""
-    if task.order is None or task.profile is None:
-        return {"coverage": choice.mask.share, "mi": None}
-    return {"coverage": choice.mask.coverage(spread_over(task.profile, task.order, task.round.block))}
+def _coverage(choice: Choice, gains: checks.FloatVector | None) -> float:
+    """The share of the sensitivity that is encrypted; where it is not known, of the parameters."""
+    return choice.mask.share if gains is None else choice.mask.coverage(gains)
+
+
+def _discreet(task: Task, choice: Choice) -> tuple[float, float | None]:
+    """Coverage and leakage by what the cluster shares; without an order, no leakage."""
+    shared = _shared_gains(task)
+    return _coverage(choice, shared), None if shared is None else choice.mi
 
 
 def _scored_at(context: ClientContext, task: Task, trained: Vector) -> Vector:
@@ -311,5 +329,8 @@ def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice)
         if choice.mask.blocks in (0, choice.mask.flags.size) or not told:
             return None
         samples = context.config.selection.sensitivity_samples
-        gradient, _ = gradient_of(context, task.client, scored, task.round.number, samples=samples)
+        if context.recipe.by_difference:
+            gradient = task.vector - trained.weights
+        else:
+            gradient, _ = gradient_of(context, task.client, scored, task.round.number, samples=samples)
     return sensitivity(scored, gradient).astype(np.float64)

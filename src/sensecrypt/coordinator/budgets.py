@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,8 +13,8 @@ from sensecrypt.config import RunConfig
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
-from sensecrypt.runs.outcome import Record
-from sensecrypt.simulation.clock import SETUP, Pace, pace
+from sensecrypt.records import SETUP, ClientRecord, Record, clients_of
+from sensecrypt.simulation.clock import Pace, pace
 
 
 class Budgets:
@@ -46,16 +47,19 @@ class Budgets:
         """Take note of how fast clients were: their last record counts, and of encryption the last that there is."""
         if self._config.budgeting.budget != "deadline":
             return
-        for record in records:
-            if "client" not in record or "left_out" in record:
+        for record in clients_of(records):
+            if not record.counts:
                 continue
-            client = record["client"]
-            for blocks, seconds in (("order_blocks", "order_encrypt_seconds"), ("encrypted_blocks", "encrypt_seconds")):
-                if record.get(blocks):
-                    self._block_work[client] = record[seconds] / record[blocks]
-            told = record if record["round"] >= 0 else self._foretold(record)
+            client = record.client
+            for seconds, blocks in (
+                (record.order_encrypt_seconds, record.order_blocks),
+                (record.encrypt_seconds, record.encrypted_blocks),
+            ):
+                if seconds is not None and blocks:
+                    self._block_work[client] = seconds / blocks
+            told = record if record.round >= 0 else self._foretold(record)
             if told is not None and client in self._block_work:
-                device = self._config.devices(record["round"])[client]
+                device = self._config.devices(record.round)[client]
                 self._paces[client] = pace(
                     told,
                     device,
@@ -66,16 +70,16 @@ class Budgets:
                     block_seconds=self._block_work[client],
                 )
 
-    def _foretold(self, setup: Record) -> Record | None:
+    def _foretold(self, setup: ClientRecord) -> ClientRecord | None:
         """A round as setting up foretells it: an epoch takes about as long as the gradient over the same samples.
 
         Where clients have trained already, for clustering, a round's training takes as long as that did.
         """
-        if "pass_seconds" not in setup:
+        seconds, training = setup.pass_seconds, setup.train_seconds
+        if seconds is None:
             return None
-        seconds = setup["pass_seconds"]
-        training = setup.get("train_seconds", self._config.training.local_epochs * seconds)
-        return {**setup, "train_seconds": training, "sensitivity_seconds": seconds}
+        training = self._config.training.local_epochs * seconds if training is None else training
+        return replace(setup, train_seconds=training, sensitivity_seconds=seconds)
 
     def of_round(self, number: int) -> checks.FloatVector:
         """α of every client: the paper's as long as nothing was measured, not even while setting up.
@@ -132,7 +136,7 @@ def measures_bandwidth(config: RunConfig) -> bool:
 def measured_bandwidths(records: Iterable[Record]) -> dict[int, float]:
     """What the set-up's records say about each client's bandwidth."""
     return {
-        record["client"]: record["measured_bandwidth"]
-        for record in records
-        if record["round"] == SETUP and "measured_bandwidth" in record
+        record.client: record.measured_bandwidth
+        for record in clients_of(records)
+        if record.round == SETUP and record.measured_bandwidth is not None
     }

@@ -18,11 +18,10 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.algo.sketching import SEED_BYTES
-from sensecrypt.coordinator.ports import Record
 from sensecrypt.errors import InvalidInput
 from sensecrypt.protocol.envelope import parse_any, serialize
+from sensecrypt.records import SETUP, Played, only_played, read_record, to_fields
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.simulation.clock import SETUP
 
 KEY_SERVICE = "key-service-"
 _ATTEMPT, _SKETCH_SEED = "attempt.json", "sketch-seed"
@@ -120,7 +119,7 @@ def load_state(folder: RunFolder) -> tuple[RunState, dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Closed:
+class ClosedSum:
     """A cluster's sums that were closed, to be released by the key service.
 
     Attributes:
@@ -138,12 +137,15 @@ class Closed:
     attempt: int
     model: bytes
     sensitivity: bytes | None
-    records: list[Record]
+    records: list[Played]
     members: list[int]
 
     def save(self, folder: RunFolder) -> None:
         """Keep it until the round is over."""
-        tensors: dict[str, Any] = {"model": self.model, "records": json.dumps(self.records).encode()}
+        tensors: dict[str, Any] = {
+            "model": self.model,
+            "records": json.dumps([to_fields(each) for each in self.records]).encode(),
+        }
         if self.sensitivity is not None:
             tensors["sensitivity"] = self.sensitivity
         header: dict[str, str | int] = {"cluster": self.cluster, "number": self.number, "attempt": self.attempt}
@@ -152,7 +154,7 @@ class Closed:
         folder.write(_closed(self.cluster), serialize("closed", header, arrays))
 
 
-def load_closed(folder: RunFolder, number: int) -> list[Closed]:
+def load_closed(folder: RunFolder, number: int) -> list[ClosedSum]:
     """Sums of that round, which was not over when the coordinator ended."""
     found = []
     for path in sorted(folder.path.glob(_closed("*"))):
@@ -160,9 +162,11 @@ def load_closed(folder: RunFolder, number: int) -> list[Closed]:
         data = {name: array.tobytes() for name, array in arrays.items()}
         cluster, of_round, attempt = (int(header[name]) for name in ("cluster", "number", "attempt"))
         if of_round == number:
-            records = json.loads(data["records"])
+            records = only_played([read_record(each) for each in json.loads(data["records"])])
             members = [int(client) for client in header["members"].split(",")]
-            found.append(Closed(cluster, of_round, attempt, data["model"], data.get("sensitivity"), records, members))
+            found.append(
+                ClosedSum(cluster, of_round, attempt, data["model"], data.get("sensitivity"), records, members)
+            )
     return found
 
 

@@ -6,25 +6,54 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
+from sensecrypt.algo.clustering import cluster_clients as cluster_rows
+from sensecrypt.algo.merging import Matrix
 from sensecrypt.config import RunConfig, change
 from sensecrypt.coordinator.budgets import measures_bandwidth
 from sensecrypt.coordinator.checkpoint import RunState, begin_attempt
-from sensecrypt.coordinator.collection import Tagged
-from sensecrypt.coordinator.context import Coordination
-from sensecrypt.coordinator.grouping import group_clients
-from sensecrypt.coordinator.partedsum import PartedSum
-from sensecrypt.coordinator.ports import Observer, Patience, Record
-from sensecrypt.coordinator.registry import Registry
+from sensecrypt.coordinator.collection import KnownTags
+from sensecrypt.coordinator.context import Coordination, Registry
+from sensecrypt.coordinator.ports import Observer, Patience
 from sensecrypt.coordinator.rounds import MAX_ATTEMPTS, release_ranking, wait_for_quorum
+from sensecrypt.coordinator.sums import PartedSum
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.protocol.coordination import Assignment, Enrolment, facts_from_bytes, require_parts
 from sensecrypt.protocol.round import Round
+from sensecrypt.records import SETUP, ClientRecord, Played, Record, ServerRecord, clients_of, grown, to_fields
+from sensecrypt.rng import derive_rng
 from sensecrypt.runs.noise import noise_facts
-from sensecrypt.runs.notes import grow
-from sensecrypt.simulation.clock import SETUP
+from sensecrypt.types import Clusters
+
+
+def group_clients(rows: Matrix, config: RunConfig) -> Clusters:
+    """Cluster the clients that are there; a cluster whose sums no key server would decrypt is refused.
+
+    Args:
+        rows: what describes each client's data.
+        config: of the run; its clustering is not `none`.
+    """
+    if config.groups.clustering == "none":
+        raise InvalidInput("clustering", "is none", "choose auto, ap or k-means")
+    k = min(config.groups.clusters, len(rows)) or None
+    clusters = cluster_rows(
+        rows,
+        random_state=derive_rng(config.problem.seed, "clustering"),
+        min_size=max(2, config.release.min_contributors),
+        method=config.groups.clustering,
+        k=k if config.groups.clustering == "k-means" else None,
+    )
+    sizes = np.bincount(clusters.labels)
+    least = min(config.release.min_contributors, len(rows)) if config.encryption.key_mode == "dkms" else 1
+    if sizes.min() < least:
+        small = f"{int((sizes < least).sum())} of {sizes.size} clusters have fewer than {least} clients"
+        problem = f"{config.groups.clustering}: {small} (min_contributors), whose sums the key server never decrypts"
+        raise InvalidInput("clustering", problem, "choose auto, fewer min_contributors, or key_mode shared-key")
+    return clusters
+
 
 _Start = tuple[int, str, float | None, int]  # what all clients must have alike
 _SAME = "give all the same code, model and seed"
@@ -142,33 +171,28 @@ def place_newcomers(registry: Registry, state: RunState, told: Callable[[], Mapp
 def first_orders(run: Coordination, state: RunState) -> list[Record]:
     """Have every cluster's members rank the initial model's parameters, if the run needs it; the set-up's records."""
     state.next_round = 0
-    facts: dict[int, Record] = {}
-    for client, reported in run.registry.facts.items():
-        if state.labels[client] >= 0:
-            facts[client] = {"bytes_up": 0, "bytes_down": _VALUE_BYTES * state.size, **reported}
-            facts[client] |= noise_facts(run.config, int(state.samples[client]))
-    records: dict[int, list[Record]] = {
-        cluster: [
-            *({"round": SETUP, "cluster": cluster, "client": client, **facts[client]} for client in members),
-            {"round": SETUP, "cluster": cluster, "server": True},
-        ]
-        for cluster in range(state.clusters)
-        for members in [[client for client in sorted(facts) if state.labels[client] == cluster]]
-    }
+    records: dict[int, list[Played]] = {cluster: [] for cluster in range(state.clusters)}
+    for client, facts in sorted(run.registry.facts.items()):
+        cluster = int(state.labels[client])
+        if cluster >= 0:
+            noise = noise_facts(run.config, int(state.samples[client]))
+            record = ClientRecord(round=SETUP, cluster=cluster, client=client, **noise)
+            known = {"bytes_up": 0, "bytes_down": _VALUE_BYTES * state.size, **to_fields(facts)}
+            records[cluster].append(replace(record, **known))
+    for cluster, own in records.items():
+        own.append(ServerRecord(round=SETUP, cluster=cluster))
     ranks = run.ordered or run.policy.ranks_by == "jacobian"
     if ranks:
         _rank(run, state, records)
     for client, measured in run.registry.bandwidths.items():
         if state.bandwidths is not None and np.isnan(state.bandwidths[client]):
             state.bandwidths[client] = measured
-    clients = sorted((each for own in records.values() for each in own[:-1]), key=lambda each: int(each["client"]))
-    for record in clients:
-        if record["client"] in state.measured:
-            record["measured_bandwidth"] = state.measured[record["client"]]
-    return [*clients, *(own[-1] for own in records.values() if ranks)]
+    clients = sorted(clients_of(each for own in records.values() for each in own), key=lambda each: each.client)
+    measured_clients = [replace(each, measured_bandwidth=state.measured.get(each.client)) for each in clients]
+    return [*measured_clients, *(own[-1] for own in records.values() if ranks)]
 
 
-def _rank(run: Coordination, state: RunState, records: dict[int, list[Record]]) -> None:
+def _rank(run: Coordination, state: RunState, records: dict[int, list[Played]]) -> None:
     left, reason = set(range(state.clusters)), ""
     for _ in range(MAX_ATTEMPTS):
         attempt = begin_attempt(run.folder, SETUP)
@@ -196,7 +220,7 @@ def _rank(run: Coordination, state: RunState, records: dict[int, list[Record]]) 
 
 
 def _collect_rankings(
-    run: Coordination, state: RunState, rounds: dict[int, Round], attempt: int, records: dict[int, list[Record]]
+    run: Coordination, state: RunState, rounds: dict[int, Round], attempt: int, records: dict[int, list[Played]]
 ) -> tuple[dict[int, PartedSum], dict[int, str]]:
     """The sums of what clients send; and for each cluster the first client that sends nothing, with its reason."""
     asked = {cluster: run.invite(round_) for cluster, round_ in rounds.items()}
@@ -204,7 +228,7 @@ def _collect_rankings(
     totals = {
         cluster: PartedSum(rounds[cluster], run.public, parts, whole=whole) for cluster, (_, parts) in asked.items()
     }
-    signed = {cluster: Tagged(round_, run.keyservice.tags) for cluster, round_ in rounds.items()}
+    signed = {cluster: KnownTags(round_, run.keyservice.tags) for cluster, round_ in rounds.items()}
     present = wait_for_quorum(run, [(rounds[cluster], invited) for cluster, (invited, _) in asked.items()])
     requests = {
         client: {"assignment": Assignment(cluster, 0, attempt, 1.0, None, refresh=False).to_bytes()}
@@ -219,8 +243,11 @@ def _collect_rankings(
             signed[cluster].require(client)
             totals[cluster].add(parts["sensitivity"], sender=client)
             run.registry.measure(reply)
-            [record] = [each for each in records[cluster] if each.get("client") == client]
-            grow(record, reported)
+            own = records[cluster]
+            records[cluster] = [
+                grown(each, reported) if isinstance(each, ClientRecord) and each.client == client else each
+                for each in own
+            ]
         except Rejected as error:
             failures.setdefault(cluster, f" (client {client}: {error})")
             _LOG.warning("client %d does not rank: %s", client, error)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from sensecrypt import checks
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.coordination import Parts
 from sensecrypt.protocol.round import Round
-
-Record = dict[str, Any]
+from sensecrypt.records import Record, Refusal
 
 
 class Unanswered(Rejected):
@@ -64,7 +63,7 @@ class Transport(Protocol):
             seconds: after which nobody is waited for.
         """
 
-    def refusals(self) -> list[Record]:
+    def refusals(self) -> list[Refusal]:
         """Peers that were refused since the last call, and why: for the run's records."""
 
 
@@ -101,4 +100,4 @@ class Observer:
         """A sum of models that the key service has decrypted."""
 
     def end_of_round(self, number: int, labels: Sequence[int], records: list[Record]) -> None:
-        """All records of a round, before they are written; `records` may be added to."""
+        """All records of a round, before they are written; `records` may be changed."""

@@ -9,18 +9,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from sensecrypt import checks
-from sensecrypt.coordinator.checkpoint import Closed, RunState, begin_attempt, forget_closed, load_closed
-from sensecrypt.coordinator.collection import Collecting
+from sensecrypt.coordinator.checkpoint import ClosedSum, RunState, begin_attempt, forget_closed, load_closed
+from sensecrypt.coordinator.collection import ClusterRound, RoundRecords, agree_on_masks, with_cost
 from sensecrypt.coordinator.context import Coordination
-from sensecrypt.coordinator.partedsum import MISMATCH, PartedSum
-from sensecrypt.coordinator.ports import Record
-from sensecrypt.coordinator.proposals import agree_on_masks
+from sensecrypt.coordinator.sums import MISMATCH, PartedSum
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.protocol.coordination import Assignment
 from sensecrypt.protocol.round import Round
-from sensecrypt.runs.notes import Notes, grow, server_facts
+from sensecrypt.records import ClientRecord, Evaluation, Played, Record, ServerRecord, grown, servers_of
 from sensecrypt.worktime import work_seconds
 
 MAX_ATTEMPTS = 3
@@ -61,7 +60,7 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
         _collect(run, state, collecting, budgets)
         for cluster, each in collecting.items():
             evaluated += [
-                {"round": state.latest[cluster][0].item(), "evaluated": client, "accuracy": accuracy}
+                Evaluation(round=state.latest[cluster][0].item(), evaluated=client, accuracy=accuracy)
                 for client, accuracy in each.evaluated.items()
             ]
             try:
@@ -82,7 +81,7 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
     return [*evaluated, *(record for cluster in sorted(done) for record in done[cluster].records)]
 
 
-def _explain(error: SenseCryptError, collecting: Collecting) -> str:
+def _explain(error: SenseCryptError, collecting: ClusterRound) -> str:
     """Why a sum was not released, with the first client that sent nothing."""
     for client, reason in sorted(collecting.notes.left_out.items()):
         return f"{error} (client {client}: {reason})"
@@ -95,7 +94,7 @@ def _require_final(error: SenseCryptError) -> None:
         raise error
 
 
-def _begin(run: Coordination, state: RunState, cluster: int, number: int, attempt: int) -> Collecting | None:
+def _begin(run: Coordination, state: RunState, cluster: int, number: int, attempt: int) -> ClusterRound | None:
     """Register an attempt; None if an earlier one was released, of which this coordinator was not told."""
     round_ = run.describe(state, cluster, number, "model", attempt)
     try:
@@ -108,23 +107,25 @@ def _begin(run: Coordination, state: RunState, cluster: int, number: int, attemp
     if run.is_refresh(number):
         after = run.describe(state, cluster, number + 1, "sensitivity", attempt, members=round_.weights)
         run.keyservice.register_round(after)
-    server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": run.config.encryption.crypto}
-    notes = Notes({client: {"bytes_down": 0} for client in round_.weights}, server)
+    clients = {
+        client: ClientRecord(round=number, cluster=cluster, client=client, bytes_down=0) for client in round_.weights
+    }
+    notes = RoundRecords(clients, ServerRecord(round=number, cluster=cluster, crypto=run.config.encryption.crypto))
     invited, parts = run.invite(round_)
     whole = run.rules.fixed_groups
     sensitivities = None if after is None else PartedSum(after, run.public, parts, whole=whole)
     total = PartedSum(round_, run.public, parts, whole=whole)
-    return Collecting(round_, invited, total, after, sensitivities, notes, run.keyservice.tags, run.observer)
+    return ClusterRound(round_, invited, total, after, sensitivities, notes, run.keyservice.tags, run.observer)
 
 
 def _collect(
-    run: Coordination, state: RunState, collecting: Mapping[int, Collecting], budgets: checks.FloatVector
+    run: Coordination, state: RunState, collecting: Mapping[int, ClusterRound], budgets: checks.FloatVector
 ) -> None:
     """Have the clusters' members train, and add what arrives as it arrives."""
     if not collecting:
         return
     present = wait_for_quorum(run, [(each.round, each.invited) for each in collecting.values()])
-    asked: dict[int, Collecting] = {}
+    asked: dict[int, ClusterRound] = {}
     requests: dict[int, dict[str, bytes]] = {}
     for cluster, each in collecting.items():
         start, refresh = state.start(cluster), each.after is not None
@@ -143,13 +144,13 @@ def _collect(
         _refuse_failure_of_all(each)
 
 
-def _refuse_failure_of_all(collecting: Collecting) -> None:
+def _refuse_failure_of_all(collecting: ClusterRound) -> None:
     """One client that fails sends a zero update; where all do, the run has a mistake that its user must hear of.
 
     Only clients on this machine say why they failed.
     """
     arrived = collecting.total.arrived
-    reasons = {client: collecting.notes.clients[client].get("failure") for client in arrived}
+    reasons = {client: collecting.notes.clients[client].failure for client in arrived}
     if reasons and all(reasons.values()):
         client, reason = min(reasons.items())
         round_ = collecting.round
@@ -169,7 +170,7 @@ def wait_for_quorum(run: Coordination, rounds: Sequence[tuple[Round, Collection[
         time.sleep(run.patience.pause)
 
 
-def _hand_in(run: Coordination, state: RunState, collecting: Collecting) -> Closed:
+def _hand_in(run: Coordination, state: RunState, collecting: ClusterRound) -> ClosedSum:
     """Have a cluster's sums released, if need be without those who spoil them; what was released is on disk before."""
     kept = []
 
@@ -209,7 +210,7 @@ def _release_parted(
     return part
 
 
-def release_ranking(run: Coordination, total: PartedSum, records: list[Record], *, spoilt: int | None = None) -> None:
+def release_ranking(run: Coordination, total: PartedSum, records: list[Played], *, spoilt: int | None = None) -> None:
     """Have sensitivities released, if need be without those who spoil them: the key service makes an order of them.
 
     Args:
@@ -224,10 +225,10 @@ def release_ranking(run: Coordination, total: PartedSum, records: list[Record], 
         chosen = total.total(without=without)
         message = chosen.close().to_bytes(total.round)
         cost = total.cost_with(chosen)
-        server = server_facts(cost, multiplied=total.round.factors is not None)
-        server["aggregate_seconds"] = max(0.0, work_seconds() - start - chosen.cost.total_seconds)
         if not total.counted:
-            grow(records[-1], server)
+            took = max(0.0, work_seconds() - start - chosen.cost.total_seconds)
+            server = with_cost(_server(records), cost, multiplied=total.round.factors is not None)
+            records[-1] = grown(server, {"aggregate_seconds": took})
             total.counted = True
         received = {"bytes_down": INDEX_BYTES * total.round.size}
         _charge_release(run, message, total.round, records, received)
@@ -235,46 +236,52 @@ def release_ranking(run: Coordination, total: PartedSum, records: list[Record], 
     _release_parted(run, total, release_sum, first=spoilt)
 
 
-def _open_order(run: Coordination, total: PartedSum, records: list[Record], *, spoilt: int | None) -> None:
+def _open_order(run: Coordination, total: PartedSum, records: list[Played], *, spoilt: int | None) -> None:
     """The cluster's new order, without those who spoilt its model; without one the old one stays."""
     try:
         release_ranking(run, total, records, spoilt=spoilt)
     except (Refused, Rejected) as error:
-        records[-1]["no_new_order"] = str(error)
+        records[-1] = replace(_server(records), no_new_order=str(error))
         _LOG.warning("round %d, cluster %d keeps its order: %s", total.round.number - 1, total.round.cluster, error)
 
 
-def _release_model(run: Coordination, state: RunState, closed: Closed) -> None:
+def _release_model(run: Coordination, state: RunState, closed: ClosedSum) -> None:
     round_ = run.describe(state, closed.cluster, closed.number, "model", closed.attempt, members=closed.members)
     _charge_release(run, closed.model, round_, closed.records, {"bytes_down": _VALUE_BYTES * round_.size})
     run.observer.released(round_, closed.model)
 
 
 def _charge_release(
-    run: Coordination, aggregate: bytes, round_: Round, records: list[Record], received: Record
+    run: Coordination, aggregate: bytes, round_: Round, records: list[Played], received: Mapping[str, int]
 ) -> None:
     """Have a sum released; whoever opens it is charged with that, and every member with what it receives."""
     start, work = time.perf_counter(), work_seconds()
     cost = run.keyservice.release(aggregate, round_).cost
-    took: Record = {"release_seconds": time.perf_counter() - start}
+    took: dict[str, float] = {"release_seconds": time.perf_counter() - start}
     if cost is not None:  # the key server is in this process
         took = {
             "release_seconds": max(0.0, work_seconds() - work - cost.total_seconds),
             "decrypt_seconds": cost.seconds.get("decrypt", 0.0),
             "decrypted_blocks": cost.blocks.get("decrypt", 0),
         }
-    clients = [record for record in records if "client" in record and "left_out" not in record]
+    more: Mapping[str, float] = received
     if run.clients_decrypt:
-        received = {**took, "bytes_down": len(aggregate)}
-        for key in took:
-            records[-1].pop(key, None)
+        more = {**took, "bytes_down": len(aggregate)}
+        records[-1] = replace(_server(records), release_seconds=None, decrypt_seconds=None, decrypted_blocks=None)
     else:
-        grow(records[-1], took)
-    for record in clients:
-        grow(record, received)
+        records[-1] = grown(_server(records), took)
+    for place, record in enumerate(records):
+        if isinstance(record, ClientRecord) and record.counts:
+            records[place] = grown(record, more)
 
 
-def _release_again(run: Coordination, state: RunState, closed: Closed) -> None:
+def _server(records: Sequence[Played]) -> ServerRecord:
+    """The last record, which is the servers'."""
+    [*_, server] = servers_of(records)
+    return server
+
+
+def _release_again(run: Coordination, state: RunState, closed: ClosedSum) -> None:
     """Hand in what a coordinator that was ended had closed; without a new order the old one stays."""
     _release_model(run, state, closed)
     if closed.sensitivity is not None:
@@ -283,11 +290,11 @@ def _release_again(run: Coordination, state: RunState, closed: Closed) -> None:
         try:
             run.keyservice.release(closed.sensitivity, after)
         except Refused as error:
-            closed.records[-1]["no_new_order"] = str(error)
+            closed.records[-1] = replace(_server(closed.records), no_new_order=str(error))
             _LOG.warning("round %d, cluster %d keeps its order: %s", closed.number, closed.cluster, error)
 
 
-def _released_before(cluster: int, number: int, attempt: int) -> Closed:
+def _released_before(cluster: int, number: int, attempt: int) -> ClosedSum:
     """What stands for a sum that was released though its answer got lost; its records are lost, too."""
-    server: Record = {"round": number, "cluster": cluster, "server": True, "crypto": "real", "records_lost": True}
-    return Closed(cluster, number, attempt - 1, b"", None, [server], [])
+    server = ServerRecord(round=number, cluster=cluster, crypto="real", records_lost=True)
+    return ClosedSum(cluster, number, attempt - 1, b"", None, [server], [])

@@ -17,19 +17,19 @@ from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.config import RunConfig, change
 from sensecrypt.coordinator.budgets import Budgets
 from sensecrypt.coordinator.checkpoint import RunState, forget_closed, load_state, sketch_seed
-from sensecrypt.coordinator.context import Coordination
+from sensecrypt.coordinator.context import Coordination, Registry
 from sensecrypt.coordinator.enrolment import cluster_clients, enrol_all, exclude_found, first_orders, place_newcomers
-from sensecrypt.coordinator.ports import Observer, Patience, Record, Transport
-from sensecrypt.coordinator.registry import Registry
+from sensecrypt.coordinator.ports import Observer, Patience, Transport
 from sensecrypt.coordinator.rounds import play_round
 from sensecrypt.errors import InvalidInput
 from sensecrypt.keyservice.port import AggregatorKeyService, VolatileKeyService
 from sensecrypt.protocol.releaserules import ReleaseRules
+from sensecrypt.records import SETUP, ClientRecord, Record, ServerRecord, clients_of
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.simulation.clock import SETUP, CostModel
+from sensecrypt.simulation.clock import CostModel
 
 _LOG = logging.getLogger("sensecrypt.coordinator")
-OnRound = Callable[[int, list[Record]], None]
+OnRound = Callable[[int, list[Record]], bool | None]
 
 
 def run(
@@ -58,7 +58,7 @@ def run(
         volatile: the key service, if it ends with this process: the checkpoint keeps its state, and choices that are
             random in a fleet follow from the run's seed.
         cost_model: what cryptography is charged with in a calibrated run; None: as measured.
-        on_round: called after each round with its number and records.
+        on_round: called after each round with its number and records; if it returns True, the run stops there.
     """
     rules = _require_registered(keyservice.run(name), config, name)
     coordination = Coordination(
@@ -93,8 +93,8 @@ def run(
         _end_round(coordination, state, records, volatile)
         budgets.learn(records)
         _LOG.info("round %d of %d is done: %s", number + 1, config.training.rounds, _arrived(records))
-        if on_round is not None:
-            on_round(number, records)
+        if on_round is not None and on_round(number, records):
+            break
     return coordination, state
 
 
@@ -147,9 +147,11 @@ def _end_round(
     """Write the round down; a coordinator that is killed from now on continues after it."""
     folder, number = coordination.folder, state.next_round - 1
     if coordination.cost_model is not None:
-        records[:] = [coordination.cost_model.charge_present(record) for record in records]
+        charge = coordination.cost_model.charge
+        played = (ClientRecord, ServerRecord)
+        records[:] = [charge(record) if isinstance(record, played) else record for record in records]
     coordination.observer.end_of_round(number, state.labels.tolist(), records)
-    folder.append([*records, *({"round": number, **each} for each in coordination.registry.take_refusals())])
+    folder.append([*records, *(replace(each, round=number) for each in coordination.registry.take_refusals())])
     _save(coordination, state, volatile)
     forget_closed(folder)
 
@@ -173,7 +175,7 @@ def _restore(
 
 
 def _arrived(records: list[Record]) -> str:
-    clients = [record for record in records if "client" in record]
-    played = [record["encrypted_share"] for record in clients if "left_out" not in record]
+    clients = clients_of(records)
+    played = [record.encrypted_share for record in clients if record.counts and record.encrypted_share is not None]
     share = f", {np.mean(played):.0%} encrypted" if played else ""
     return f"{len(played)} of {len(clients)} clients{share}"

@@ -21,8 +21,8 @@ from sensecrypt.algo.clipping import clip_update
 from sensecrypt.checks import FloatVector
 from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.protocol.protection import model_format
-from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import ReleasedSum
 
 MOST_EXAMPLES = 2**20  # a client with more counts as one with so many
 _FULL = 64.0  # what an update of the bound's length, or the largest weight, becomes in its slot

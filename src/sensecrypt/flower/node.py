@@ -27,8 +27,7 @@ from sensecrypt.flower.arrays import Layout
 from sensecrypt.flower.coding import clip_of, size_of
 from sensecrypt.flower.instructions import IN_PROCESS, RECORD, Instructions
 from sensecrypt.keyservice.http.client import DkmsClient
-from sensecrypt.protocol.places import Place, place_of
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, RoundAddress, address_of
 from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.types import Mask
 
@@ -122,7 +121,7 @@ class _FleetNode:
     def begin(self, told: Instructions, layout: Layout, model: str, mark: str) -> RoundKeys:
         """Join the run, if this is the first round of it, and fetch the round."""
         key = self._joined(told)
-        task = self._service.task(Place(told.run, told.number, 0, "model", 0), start=mark)
+        task = self._service.task(RoundAddress(told.run, told.number, 0, "model", 0), start=mark)
         _require_round(task.round, told, layout)
         self._identity.conditions.require_round(task.round, told.client)
         _note_on_disk(self._identity.state / "flower", f"{told.run} round {told.number}", model)
@@ -177,8 +176,8 @@ def parse_key(data: bytes) -> StorablePublicKey:
 
 def _require_round(round_: Round, told: Instructions, layout: Layout) -> None:
     """Raise `Rejected` unless the round is the one that was told, of this model, and weighs all members alike."""
-    place, size = Place(told.run, told.number, 0, "model", 0), size_of(layout.size)
-    if place_of(round_) != place or told.client not in round_.weights:
+    place, size = RoundAddress(told.run, told.number, 0, "model", 0), size_of(layout.size)
+    if address_of(round_) != place or told.client not in round_.weights:
         raise Rejected("the round is another than the ServerApp's instructions name")
     if round_.size != size or round_.clip != clip_of(layout.size):
         raise Rejected(f"the round is of {round_.size:,} numbers, this model takes {size:,}")

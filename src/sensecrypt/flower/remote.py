@@ -10,9 +10,9 @@ from typing import Any
 from sensecrypt.client.identity import read_identity
 from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.errors import InvalidInput
-from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import ReleasedSum
 
 IDENTITY_VARIABLE = "SENSECRYPT_AGGREGATOR"  # names the identity file, in the environment of SuperLink
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from sensecrypt.crypto.scheme import EncryptionKey
-from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import ReleasedSum
 
 
 class AppKeyService(Protocol):

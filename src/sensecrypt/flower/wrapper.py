@@ -14,8 +14,7 @@ from flwr.serverapp.strategy import Strategy
 
 from sensecrypt import checks
 from sensecrypt.checks import FloatVector
-from sensecrypt.coordinator.exclusion import Exclusion
-from sensecrypt.coordinator.partedsum import MISMATCH, PartedSum
+from sensecrypt.coordinator.sums import MISMATCH, Exclusion, PartedSum
 from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.flower.arrays import Layout, digest, read_arrays
@@ -25,9 +24,9 @@ from sensecrypt.flower.selecting import Hook, most_sensitive, sensitivities, who
 from sensecrypt.flower.services import AppKeyService
 from sensecrypt.flower.supported import require_supported
 from sensecrypt.profiles import DEFAULT_PROFILE, Profile, get_profile
-from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.releaserules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, ReleaseRules
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import ReleasedSum
 from sensecrypt.types import BoolVector, Mask
 
 RULES = ReleaseRules(3, 0.5, LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS)

@@ -20,9 +20,8 @@ from sensecrypt.errors import Rejected
 from sensecrypt.protocol.answers import Acknowledgement
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.ledger import ImportanceOrder
-from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.releaserules import ReleaseRules
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, RoundAddress, address_of
 from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import FEDAVG, moved_after
 
@@ -62,8 +61,8 @@ class InProcessKeyService:
         self._server, self._public, self._rules, self._first = server, public, rules, first
         self._clients, self.slot_order, self._workers = clients, slot_order, workers
         self._samples: dict[int, int] = {}
-        self._rounds: dict[Place, Round] = {}
-        self._moved: dict[int, tuple[Place | None, Vector]] = {}  # by cluster, after its latest round
+        self._rounds: dict[RoundAddress, Round] = {}
+        self._moved: dict[int, tuple[RoundAddress | None, Vector]] = {}  # by cluster, after its latest round
         self._rankings: dict[int, ImportanceOrder] = {}
 
     # What the aggregator asks for.
@@ -88,7 +87,7 @@ class InProcessKeyService:
             for place, known in self._rounds.items()
             if place.cluster != round_.cluster or place.number >= round_.number - _KEPT_ROUNDS
         }
-        self._rounds = {**kept, place_of(round_): round_}
+        self._rounds = {**kept, address_of(round_): round_}
 
     def tags(self, round_: Round) -> list[int]:
         """Whose tags have arrived; where clients share the key there are none, and nobody is missed."""
@@ -106,7 +105,7 @@ class InProcessKeyService:
             _, before = self._moved.get(round_.cluster, (None, None))
             state = self._rule_states.get(round_.cluster, {})
             moved, state = moved_after(before, released, round_, rule=self._rule, state=state)
-            self._moved[round_.cluster], self._rule_states[round_.cluster] = (place_of(round_), moved), state
+            self._moved[round_.cluster], self._rule_states[round_.cluster] = (address_of(round_), moved), state
         return Acknowledgement(released.contributors, released.weight, released.cost)
 
     # What one client asks for.
@@ -115,7 +114,7 @@ class InProcessKeyService:
         """The key service as that client sees it."""
         return ClientView(self, number)
 
-    def _round(self, place: Place, client: int) -> Round:
+    def _round(self, place: RoundAddress, client: int) -> Round:
         """A round of the client's own."""
         round_ = self._rounds.get(place)
         if round_ is None or client not in round_.weights:
@@ -149,8 +148,8 @@ class InProcessKeyService:
         """Go on from what `state` returned; see `VolatileKeyService`."""
         self._samples = dict(samples)
         for cluster, round_ in latest.items():
-            self._rounds[place_of(round_)] = round_
-            self._moved[cluster] = (place_of(round_), state[f"moved-{cluster}"])
+            self._rounds[address_of(round_)] = round_
+            self._moved[cluster] = (address_of(round_), state[f"moved-{cluster}"])
             own = f"{_RULE}{cluster}-"
             self._rule_states[cluster] = {name[len(own) :]: state[name] for name in state if name.startswith(own)}
         for name in state:
@@ -185,7 +184,7 @@ class ClientView:
         """The sketch, rotated."""
         return self._service._server.turn(run, row)
 
-    def task(self, place: Place) -> RoundTask:
+    def task(self, place: RoundAddress) -> RoundTask:
         """A round of this client's, and what its members share."""
         service, round_ = self._service, self._service._round(place, self._number)
         ranking = service.ranking(place.cluster) if place.purpose == "model" else None
@@ -199,7 +198,7 @@ class ClientView:
         """Hand in a tag."""
         self._service._server.take_tag(tag, round_, sender=self._number)
 
-    def moved(self, place: Place, size: int) -> Vector:  # noqa: ARG002 (a service elsewhere is not believed)
+    def moved(self, place: RoundAddress, size: int) -> Vector:  # noqa: ARG002 (a service elsewhere is not believed)
         """How far this client's cluster has moved."""
         at, moved = self._service._moved.get(place.cluster, (None, None))
         if moved is None or at != place:

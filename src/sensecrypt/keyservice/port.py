@@ -11,8 +11,7 @@ import numpy.typing as npt
 from sensecrypt import checks
 from sensecrypt.crypto.scheme import EncryptionKey, StorablePublicKey
 from sensecrypt.protocol.answers import Acknowledgement
-from sensecrypt.protocol.places import Place
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, RoundAddress
 from sensecrypt.protocol.roundtasks import RoundTask
 
 
@@ -53,13 +52,13 @@ class ClientKeyService(Protocol):
     def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
         """This client's sketch as the aggregator may have it."""
 
-    def task(self, place: Place) -> RoundTask:
+    def task(self, place: RoundAddress) -> RoundTask:
         """What this client needs for its part in a round."""
 
     def send_tag(self, tag: bytes, round_: Round) -> None:
         """Hand in this client's tag."""
 
-    def moved(self, place: Place, size: int) -> npt.NDArray[np.float32]:
+    def moved(self, place: RoundAddress, size: int) -> npt.NDArray[np.float32]:
         """How far this client's cluster has moved after a round."""
 
 

@@ -1,4 +1,4 @@
-"""The paper's networks and the flat vector of their trainable parameters, the form in which the protocol sees them."""
+"""The paper's networks, and a model as the flat vector that the protocol sees: all that training changes."""
 
 from sensecrypt.errors import MissingExtra
 
@@ -9,7 +9,19 @@ except ImportError as error:
 
 from sensecrypt.models.gradients import mean_gradient, sample_gradients
 from sensecrypt.models.head import Head, always_encrypt, find_head
-from sensecrypt.models.parameters import get_vector, gradient_vector, layout, parameter_count, set_vector
+from sensecrypt.models.parameters import (
+    constants,
+    get_vector,
+    gradient_vector,
+    layout,
+    named_arrays,
+    parameter_count,
+    require_averageable,
+    require_constants,
+    set_vector,
+    statistics_count,
+    vector_layout,
+)
 from sensecrypt.models.zoo import DEFAULT_MODEL, MODELS, build_model
 
 __all__ = [
@@ -18,12 +30,18 @@ __all__ = [
     "Head",
     "always_encrypt",
     "build_model",
+    "constants",
     "find_head",
     "get_vector",
     "gradient_vector",
     "layout",
     "mean_gradient",
+    "named_arrays",
     "parameter_count",
+    "require_averageable",
+    "require_constants",
     "sample_gradients",
     "set_vector",
+    "statistics_count",
+    "vector_layout",
 ]

@@ -10,7 +10,7 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from sensecrypt import checks
-from sensecrypt.models.parameters import Float32Vector, gradient_vector, layout, parameter_count
+from sensecrypt.models.parameters import Float32Vector, gradient_vector, layout, parameter_count, statistics_count
 
 _AT_ONCE = 512
 _AT_ONCE_LARGE = 16  # what a large network keeps of more samples between its passes costs more to fetch than it saves
@@ -53,5 +53,6 @@ def sample_gradients(
     for start in range(0, len(labels), step):
         part = slice(start, start + step)
         found = of_each(weights, inputs[part], labels[part])
-        rows = torch.cat([found[name].reshape(len(labels[part]), -1) for name in names], dim=1)
+        none = torch.zeros(len(labels[part]), statistics_count(model))  # the gradient of statistics
+        rows = torch.cat([*(found[name].reshape(len(labels[part]), -1) for name in names), none], dim=1)
         yield np.asarray(rows.detach().to("cpu", torch.float32).numpy(), dtype=np.float32)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from torch import nn
 
 from sensecrypt.errors import InvalidInput
-from sensecrypt.models.parameters import get_vector, layout
+from sensecrypt.models.parameters import get_vector, layout, parameter_count
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +47,15 @@ def always_encrypt(initial: nn.Module, classes: int) -> npt.NDArray[np.bool_]:
     """Which parameters tell labels even where their sensitivity |w·g| is small.
 
     The classifier, whose gradients are what label attacks read; and whatever starts at zero, such as biases and the
-    shifts of batch normalisation: w = 0 makes the sensitivity 0 and leaves the gradient in sight.
+    shifts of batch normalisation: w = 0 makes the sensitivity 0 and leaves the gradient in sight. Statistics have no
+    gradient at all, and describe the client's data.
 
     Args:
         initial: the model before training.
         classes: how many there are; a network that does not end in a dense layer has no classifier to hide.
     """
     chosen: npt.NDArray[np.bool_] = get_vector(initial) == 0
+    chosen[parameter_count(initial) :] = True
     try:
         head = find_head(initial, classes)
     except InvalidInput:

@@ -16,8 +16,8 @@ from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.envelope import parse, serialize
 from sensecrypt.protocol.ledger import ImportanceOrder
-from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import ReleasedSum
 
 _LONGEST = 100.0  # of a sketch: those of real vectors have about 1
 _Tensors = dict[str, tuple[npt.DTypeLike, int]]

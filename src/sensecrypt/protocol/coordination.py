@@ -14,6 +14,7 @@ from sensecrypt import checks
 from sensecrypt.algo.sketching import SEED_BYTES
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.envelope import parse, serialize
+from sensecrypt.records import Facts, to_fields
 
 _SECONDS = {
     *("train_seconds", "sensitivity_seconds", "pass_seconds", "select_seconds"),
@@ -41,7 +42,6 @@ _LONGEST_WORD, _LONGEST_LAYER, _MOST_LAYERS = 40, 200, 10_000
 _LEAST_DEVICE, _MOST_DEVICE = 1e-3, 1e5  # processors, megabytes a second
 Header = dict[str, str | int]
 Parts = Mapping[str, bytes]  # a message
-Record = dict[str, Any]
 FAILURE = "failure"  # the one part of a reply that says why there is no other
 LONGEST_FAILURE = 400
 _ENROLMENT = {"size": int, "initial": str, "clip": str, "cpus": str, "bandwidth": str}
@@ -181,12 +181,12 @@ class Assignment:
         return cls(fields["cluster"], fields["number"], fields["attempt"], budget, start, bool(fields["refresh"]))
 
 
-def facts_to_bytes(facts: Record) -> bytes:
+def facts_to_bytes(facts: Facts) -> bytes:
     """What a client's part of a round took, as a message."""
-    return serialize("facts", {"facts": json.dumps(facts)}, {})
+    return serialize("facts", {"facts": json.dumps(to_fields(facts))}, {})
 
 
-def facts_from_bytes(data: bytes, kind: str) -> Record:
+def facts_from_bytes(data: bytes, kind: str) -> Facts:
     """All facts that a reply of this kind has, with possible values, or `Rejected`."""
     fields, _ = parse(data, "facts", header={"facts": str}, tensors={})
     try:
@@ -200,7 +200,7 @@ def facts_from_bytes(data: bytes, kind: str) -> Record:
             raise Rejected(f"an impossible fact {name[:20]!r}")
     if missing := NEEDED[kind] - facts.keys():
         raise Rejected(f"facts without {min(missing)}")
-    return facts
+    return Facts(**facts)
 
 
 def _is_possible(name: str, value: Any) -> bool:

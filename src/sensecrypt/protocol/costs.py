@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -43,13 +43,6 @@ class Cost:
         for operation, seconds in other.seconds.items():
             self._count(operation, seconds, other.blocks[operation])
         self.ahead_seconds += other.ahead_seconds
-
-    def facts(self, names: Mapping[Operation, tuple[str, str]]) -> dict[str, float]:
-        """Seconds and ciphertexts under the names that records have for them."""
-        found: dict[str, float] = {}
-        for operation, (seconds, blocks) in names.items():
-            found |= {seconds: self.seconds.get(operation, 0.0), blocks: self.blocks.get(operation, 0)}
-        return found
 
     def _count(self, operation: Operation, seconds: float, blocks: int) -> None:
         self.seconds[operation] = self.seconds.get(operation, 0.0) + seconds

@@ -8,7 +8,7 @@ the rotation. What it must remember is in a `Ledger`.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,60 @@ from sensecrypt import checks
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.algo.sketching import rotate
 from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey, Ints
-from sensecrypt.errors import Rejected
-from sensecrypt.protocol.decryption import decrypt_aggregate
-from sensecrypt.protocol.groups import check_groups
-from sensecrypt.protocol.integrity import PRIME, mac_tag, taggable
+from sensecrypt.errors import InvalidCiphertext, Rejected
+from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.ledger import ImportanceOrder, Ledger, MemoryLedger
 from sensecrypt.protocol.messages import Aggregate, Tag
-from sensecrypt.protocol.released import ReleasedSum
-from sensecrypt.protocol.releaserules import ReleaseRules
+from sensecrypt.protocol.releaserules import ReleaseRules, check_groups
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.updates import within_clip
+from sensecrypt.protocol.tags import PRIME, Blinding, mac_tag, sum_of, taggable, wrap
+from sensecrypt.protocol.updates import ReleasedSum, within_clip
+
+
+def decrypt_aggregate(
+    aggregate: Aggregate,
+    round_: Round,
+    secret: DecryptionKey,
+    order: checks.IntVector | None,
+    *,
+    blindings: Iterable[Blinding] = (),
+    workers: int = 1,
+) -> tuple[Ints, Ints, bool, Cost]:
+    """Decrypt what somebody encrypted, add what somebody did not minus its blinding, and undo the order.
+
+    Returns:
+        The sums over those who encrypted, 0 where nobody did; the sums over everybody; whether the ciphertexts were
+        of packed numbers; and what decrypting them cost. If they were not, ones stand for them, so that a sum that
+        fails takes as long as one that does not.
+
+    Args:
+        aggregate: the sum.
+        round_: its round.
+        secret: the key.
+        order: slot s holds parameter order[s]; None: the natural order.
+        blindings: of the contributors that blind.
+        workers: processes.
+    """
+    encrypted, rest = np.zeros(round_.size, dtype=np.int64), -sum_of(blindings, round_)
+    rest[~aggregate.common.to_array()] += aggregate.plain
+    sound, cost = True, Cost()
+    if aggregate.mask.blocks:
+        try:
+            with cost.of("decrypt", aggregate.mask.blocks):
+                decrypted = secret.decrypt(aggregate.ciphertexts, aggregate.mask.count, workers=workers)
+        except InvalidCiphertext:
+            decrypted, sound = np.ones(aggregate.mask.count, dtype=np.int64), False
+        encrypted[aggregate.mask.to_array()] = decrypted
+    return _in_order(encrypted, order), _in_order(wrap(encrypted + rest, round_), order), sound, cost
+
+
+def _in_order(in_slots: Ints, order: checks.IntVector | None) -> Ints:
+    if order is None:
+        return in_slots
+    values = np.empty_like(in_slots)
+    values[order] = in_slots
+    return values
+
 
 MISMATCH = "the sum does not match the tags: an upload is missing, doubled, altered or not clipped"
 """All that is told about a sum that fails, whatever it decrypts to: more would answer questions about ciphertexts."""
@@ -42,15 +86,18 @@ class KeyServer:
     ciphertexts show the key it gives up after `MOST_FAILURES`, wherever it runs.
     """
 
-    def __init__(self, secret: DecryptionKey, *, rules: ReleaseRules = _RULES, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self, secret: DecryptionKey, *, rules: ReleaseRules = _RULES, ledger: Ledger | None = None, statistics: int = 0
+    ) -> None:
         """A server for one key pair.
 
         Args:
             secret: the key.
             rules: for the sums that it decrypts.
             ledger: its memory; None: one that ends with this process, its seeds from the operating system.
+            statistics: how many values at the end of an update are no parameters: the bound on updates is not theirs.
         """
-        self._secret = secret
+        self._secret, self._statistics = secret, statistics
         self._rules = rules
         self._ledger: Ledger = MemoryLedger() if ledger is None else ledger
         self._failed = 0
@@ -118,7 +165,8 @@ class KeyServer:
         encrypted, values, sound, cost = decrypted
         verified = _verifies(encrypted, values, aggregate, given, round_, seed=self.tag_seed(round_)) and sound
         released = ReleasedSum(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)
-        if not (verified and _ranks(values, round_) and within_clip(released, round_)):
+        bounded = within_clip(released, round_, statistics=self._statistics)
+        if not (verified and _ranks(values, round_) and bounded):
             self._failed += 1
             raise Rejected(MISMATCH, code="tags-mismatch")
         self._ledger.keep_released(round_, released)

@@ -14,8 +14,8 @@ from typing import Protocol
 from sensecrypt import checks
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.messages import Tag
-from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import ReleasedSum
 
 
 @dataclass(frozen=True, eq=False)

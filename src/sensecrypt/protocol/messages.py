@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from sensecrypt.crypto.scheme import Ciphertexts, Ints
 from sensecrypt.errors import MaskMismatch, Rejected
-from sensecrypt.protocol.blinding import SEED_BYTES, Blinding
 from sensecrypt.protocol.envelope import parse, serialize
-from sensecrypt.protocol.integrity import PRIME, TagOffset
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.tags import PRIME, SEED_BYTES, Blinding, TagOffset
 from sensecrypt.types import Mask
 
 _ROUND_FIELDS = {"run": str, "round": int, "attempt": int, "cluster": int, "purpose": str}

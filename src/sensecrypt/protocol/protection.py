@@ -12,11 +12,10 @@ from sensecrypt import checks
 from sensecrypt.crypto.encoding import FixedPoint
 from sensecrypt.crypto.scheme import Ciphertexts, DecryptionKey, EncryptionKey, Ints
 from sensecrypt.errors import InvalidInput, ValueDoesNotFit
-from sensecrypt.protocol.blinding import new_blinding, wrap
 from sensecrypt.protocol.costs import Cost
-from sensecrypt.protocol.integrity import PRIME, mac_tag, new_tag_offset, taggable
 from sensecrypt.protocol.messages import Tag, Upload
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.tags import PRIME, mac_tag, new_blinding, new_tag_offset, taggable, wrap
 from sensecrypt.types import Mask
 from sensecrypt.worktime import work_seconds
 

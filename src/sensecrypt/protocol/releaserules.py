@@ -9,12 +9,71 @@ was planned: an aggregator chooses whose uploads it adds.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput, Rejected
-from sensecrypt.protocol.dominance import LARGEST_SQUARE, honest_share, honest_square
+
+LARGEST_SQUARE = 0.9  # where clients may collude: √(1 − 0.9) is the least relative error of reading one from the sum
+
+
+def honest_share(weights: Mapping[int, float], client: int, colluders: int) -> float:
+    """The client's weight over what is left of the total without the `colluders` largest others; 1: nobody hides it.
+
+    Args:
+        weights: of everybody in the sum, positive.
+        client: one of them.
+        colluders: how many of the others may give their values away.
+    """
+    others = sorted(weight for other, weight in weights.items() if other != client)
+    left = others[: max(0, len(others) - colluders)]
+    return weights[client] / (weights[client] + sum(left))
+
+
+def honest_square(weights: Mapping[int, float], client: int, colluders: int) -> float:
+    """The same of squares of weights: many small and independent updates average out, and hide a large one no more.
+
+    √(1 − it) is the relative error of reading the client's update from the sum, if updates are equally long.
+    """
+    return honest_share({each: weight**2 for each, weight in weights.items()}, client, colluders)
+
+
+CODE = "groups"
+_RATIO_ROUNDING = 1e-6
+
+Weights = Mapping[int, float]  # of everybody in a sum
+
+
+def check_groups(now: Weights, earlier: Sequence[Weights], least: int) -> None:
+    """Raise `Rejected` unless a sum may be released after the earlier ones.
+
+    Args:
+        now: the weights of the clients in the sum.
+        earlier: the same of every sum that was released before.
+        least: the fewest clients of a group.
+    """
+    released = [now, *earlier]
+    groups: dict[tuple[bool, ...], list[int]] = defaultdict(list)
+    for client in set().union(*released):
+        groups[tuple(client in each for each in released)].append(client)
+    smallest = min(map(len, groups.values()))
+    if smallest < least:
+        reason = f"with the sums released before, it would tell {smallest} client(s) apart, at least {least} are needed"
+        raise Rejected(reason, code=CODE)
+    for (here, *there), clients in groups.items():
+        for before in (each for each, present in zip(earlier, there, strict=True) if here and present):
+            ratios = [now[client] / before[client] for client in clients]
+            if max(ratios) > min(ratios) * (1 + _RATIO_ROUNDING):
+                raise Rejected("the weights within a group have changed since an earlier sum", code=CODE)
+
+
+def make_groups(members: Collection[int], least: int) -> list[set[int]]:
+    """Members in groups of `least`, in order; the last ones have the remainder. Fewer members are one group."""
+    clients, many = sorted(members), max(1, len(members) // least)
+    return [set(clients[len(clients) * part // many : len(clients) * (part + 1) // many]) for part in range(many)]
+
 
 LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS = 0.7, 20.0, 1  # where clients are not to see each other's models
 _LEAST_LARGEST = 0.5

@@ -1,13 +1,16 @@
-"""What all parties of one cluster's round agree on before it starts."""
+"""One cluster's round: what all members agree on before it starts, its address, and it as bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from sensecrypt import checks
-from sensecrypt.errors import InvalidInput
-from sensecrypt.profiles import Profile
+from sensecrypt.errors import InvalidInput, Rejected
+from sensecrypt.profiles import Profile, get_profile
+from sensecrypt.protocol.envelope import parse, serialize
 
 
 @dataclass(frozen=True)
@@ -98,3 +101,87 @@ class Round:
             raise InvalidInput(
                 "factors", "are not in the proportion of the weights", "pass n_i for weights n_i / Σ n_j"
             )
+
+
+@dataclass(frozen=True)
+class RoundAddress:
+    """Which round a request is about."""
+
+    run: str
+    number: int
+    cluster: int
+    purpose: str
+    attempt: int
+
+    @property
+    def round(self) -> tuple[str, int, int, str]:
+        """Whatever the attempt."""
+        return self.run, self.number, self.cluster, self.purpose
+
+    @property
+    def all(self) -> tuple[str, int, int, str, int]:
+        """With the attempt."""
+        return (*self.round, self.attempt)
+
+
+def address_of(round_: Round) -> RoundAddress:
+    """Where a round is kept."""
+    return RoundAddress(round_.run, round_.number, round_.cluster, round_.purpose, round_.attempt)
+
+
+_FIELDS = {
+    "run": str,
+    "round": int,
+    "attempt": int,
+    "cluster": int,
+    "purpose": str,
+    "size": int,
+    "profile": str,
+    "clip": str,
+}
+_WHOLE_MODELS = "none"  # clip of a round whose members send models, not updates
+_TENSORS = {"clients": (np.dtype("<i8"), 1), "weights": (np.dtype("<f8"), 1)}
+
+
+def describe_round(round_: Round) -> bytes:
+    """The message: members ascending, each with its weight; the aggregator of a fleet does not multiply."""
+    if round_.factors is not None:
+        fix = "let clients multiply by their weights"
+        raise InvalidInput("factors", "are not part of a fleet's round", fix)
+    clients = sorted(round_.weights)
+    tensors = {
+        "clients": np.array(clients, dtype="<i8"),
+        "weights": np.array([round_.weights[client] for client in clients], dtype="<f8"),
+    }
+    clip = _WHOLE_MODELS if round_.clip is None else round_.clip.hex()
+    fields = {**round_.header, "size": round_.size, "profile": round_.profile.name, "clip": clip}
+    return serialize("round", fields, tensors)
+
+
+def read_round(data: bytes) -> Round:
+    """Read such a message, or raise `Rejected`."""
+    fields, arrays = parse(data, "round", header=_FIELDS, tensors=_TENSORS)
+    clients, weights = arrays["clients"], arrays["weights"]
+    if clients.size != weights.size or clients.size == 0:
+        raise Rejected("a round has members, each with one weight")
+    if int(clients.min()) < 0 or (np.diff(clients) <= 0).any() or not np.isfinite(weights).all():
+        raise Rejected("members are numbered from 0, ascending, with finite weights")
+    if min(fields["round"], fields["attempt"], fields["cluster"]) < 0:
+        raise Rejected("rounds, attempts and clusters are numbered from 0")
+    try:
+        clip = None if fields["clip"] == _WHOLE_MODELS else float.fromhex(fields["clip"])
+        return Round(
+            fields["run"],
+            fields["round"],
+            fields["cluster"],
+            fields["purpose"],
+            fields["size"],
+            get_profile(fields["profile"]),
+            dict(zip(clients.tolist(), weights.tolist(), strict=True)),
+            fields["attempt"],
+            clip=clip,
+        )
+    except InvalidInput as error:
+        raise Rejected(f"an impossible round: {error.argument} {error.problem}"[:200]) from None
+    except (ValueError, OverflowError):
+        raise Rejected("an impossible round: clip is no number") from None

@@ -9,10 +9,9 @@ import numpy.typing as npt
 
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.answers import read_importance_order, serialize_importance_order
-from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.protocol.ledger import ImportanceOrder
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, describe_round, read_round
 
 _SEED_BYTES = 32
 

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 
 from sensecrypt.crypto.scheme import DecryptionKey
 from sensecrypt.errors import InvalidInput, Rejected
-from sensecrypt.protocol.decryption import decrypt_aggregate
-from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.keyserver import KeyServer, decrypt_aggregate
 from sensecrypt.protocol.messages import Aggregate
-from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.updates import ReleasedSum
 
 
 class SharedKeyClients(KeyServer):

@@ -8,6 +8,7 @@ members send whole models, the mean of these is handed out in its place.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -15,9 +16,28 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.algo.serverupdates import ServerRule, State
+from sensecrypt.crypto.scheme import Ints
+from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.protection import model_format
-from sensecrypt.protocol.released import ReleasedSum
 from sensecrypt.protocol.round import Round
+
+
+@dataclass(frozen=True)
+class ReleasedSum:
+    """A decrypted and verified sum.
+
+    Attributes:
+        values: Σ p_i·w_i in fixed point, in the parameters' natural order; Σ n_i·w_i where the aggregator multiplies.
+        weight: Σ p_i over the contributors, or Σ n_i.
+        contributors: who they are.
+        cost: of decrypting it.
+    """
+
+    values: Ints
+    weight: float
+    contributors: tuple[int, ...]
+    cost: Cost = field(default_factory=Cost, compare=False, repr=False)
+
 
 Vector = npt.NDArray[np.float32]
 FEDAVG = ServerRule()
@@ -63,12 +83,18 @@ def model_from(initial: Vector, moved: Vector | None, clip: float | None) -> Vec
     return moved if clip is None else (initial.astype(np.float64) + moved).astype(np.float32)
 
 
-def within_clip(released: ReleasedSum, round_: Round) -> bool:
-    """Whether clipped updates of these contributors can have this mean; always, where members send models."""
+def within_clip(released: ReleasedSum, round_: Round, *, statistics: int = 0) -> bool:
+    """Whether clipped updates of these contributors can have this mean; always, where members send models.
+
+    Args:
+        released: the round's sum.
+        round_: the round.
+        statistics: how many values at the end are no parameters, and have no bound but their slots.
+    """
     if round_.clip is None or round_.purpose != "model":
         return True
     form = model_format(round_)
-    mean: checks.FloatVector = form.decode(released.values, released.weight)
+    mean: checks.FloatVector = form.decode(released.values, released.weight)[: round_.size - statistics]
     steps = len(released.contributors) * math.sqrt(round_.size) / 2  # each client rounds each value by half a step
     rounding = math.ldexp(steps, -form.frac_bits) / min(1.0, released.weight)
     return float(np.linalg.norm(mean)) <= round_.clip * (1 + _ROUNDING) + rounding

@@ -14,12 +14,12 @@ from safetensors import SafetensorError, safe_open
 
 from sensecrypt.config import RunConfig
 from sensecrypt.errors import InvalidInput
+from sensecrypt.records import SETUP, Evaluation, Record, Refusal, ServerRecord, clients_of, only_played
 from sensecrypt.runs.clientmap import FILE as MAP
 from sensecrypt.runs.clientmap import flat_map
-from sensecrypt.runs.fleetoutcome import absences, merge_accuracies, without_refusals
+from sensecrypt.runs.fleetoutcome import absences, merge_accuracies
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.runs.outcome import Outcome, Record
-from sensecrypt.simulation.clock import SETUP
+from sensecrypt.runs.outcome import Outcome
 
 State = Literal["over", "going on", "failed"]
 Places = dict[int, tuple[float, float]]
@@ -50,12 +50,12 @@ class Seen:
     fleet: bool
     absences: list[str]
     places: Places
-    attacks: dict[str, list[Record]]
+    attacks: dict[str, list[dict[str, Any]]]
 
     @property
     def rounds(self) -> int:
         """How many were played."""
-        return 1 + max((record["round"] for record in self.outcome.records), default=-1)
+        return 1 + max((record.round for record in self.outcome.records), default=-1)
 
 
 def read_folder(path: Path) -> Seen:
@@ -69,9 +69,9 @@ def read_folder(path: Path) -> Seen:
     header, rows = _checkpoint(path)
     ended = _json(path / "outcome.json")
     told = ended if isinstance(ended, dict) else {}
-    fleet = bool(told) or rows is not None or any("evaluated" in line or "refused" in line for line in lines)
+    fleet = bool(told) or rows is not None or any(isinstance(line, (Evaluation, Refusal)) for line in lines)
     fleet = fleet and header.get("one_machine") != "1"
-    log = merge_accuracies(lines) if fleet else without_refusals(lines)
+    log = merge_accuracies(lines) if fleet else only_played(lines)
     labels, accuracy = _latest(log, config)
     outcome = Outcome(
         config=config,
@@ -135,26 +135,27 @@ def _records(path: Path, config: RunConfig) -> list[Record]:
     """All complete lines, every one of them with what a page shows."""
     try:
         lines = RunFolder(path).records()
-    except (OSError, ValueError, RecursionError):
+    except OSError:
         raise _damaged(path, "it cannot be read") from None
     for number, line in enumerate(lines, start=1):
-        if not _is_record(line, config.problem.clients):
+        if not _is_possible(line, config.problem.clients):
             raise _damaged(path, f"in line {number} or thereabouts")
-    return [line for line in lines if line.get("accuracy", 0) is not None]
+    return lines
 
 
-def _is_record(line: Any, clients: int) -> bool:
-    if not isinstance(line, dict) or not _is_whole(line.get("round"), SETUP):
+def _is_possible(line: Record, clients: int) -> bool:
+    """Whether a record is of this run's clients, and has what a page shows."""
+    if line.round < SETUP:
         return False
-    figures = [value for name, value in line.items() if name.endswith(("_seconds", "_blocks", *_FIGURES))]
-    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in figures):
-        return False
-    if "evaluated" in line:
-        return _is_whole(line["evaluated"], 0, clients) and isinstance(line.get("accuracy"), (int, float, type(None)))
-    if "client" not in line:
-        return "server" not in line or _is_whole(line.get("cluster"), -1)
-    told = line["round"] == SETUP or "left_out" in line or all(name in line for name in _FIGURES)
-    return told and _is_whole(line["client"], 0, clients) and _is_whole(line.get("cluster"), -1)
+    if isinstance(line, Evaluation):
+        return 0 <= line.evaluated < clients
+    if isinstance(line, Refusal):
+        return True
+    if isinstance(line, ServerRecord):
+        return line.cluster >= -1
+    figures = (line.encrypted_share, line.coverage, line.bytes_up, line.bytes_down)
+    complete = line.round == SETUP or not line.counts or None not in figures
+    return complete and 0 <= line.client < clients and line.cluster >= -1
 
 
 def _is_whole(value: Any, low: int, high: float = math.inf) -> bool:
@@ -164,12 +165,10 @@ def _is_whole(value: Any, low: int, high: float = math.inf) -> bool:
 def _latest(log: Sequence[Record], config: RunConfig) -> tuple[list[int], list[float]]:
     """Each client's cluster, −1 as long as it has none, and the last accuracy that it told."""
     labels, accuracy = [-1] * config.problem.clients, [math.nan] * config.problem.clients
-    for record in log:
-        if "client" in record:
-            labels[record["client"]] = record["cluster"]
-            told = record.get("accuracy", math.nan)
-            if not math.isnan(told):
-                accuracy[record["client"]] = told
+    for record in clients_of(log):
+        labels[record.client] = record.cluster
+        if record.accuracy is not None and not math.isnan(record.accuracy):
+            accuracy[record.client] = record.accuracy
     return labels, accuracy
 
 
@@ -207,7 +206,7 @@ def _kept_rows(path: Path) -> np.ndarray[Any, Any] | None:
         return None
 
 
-def _attacks(path: Path) -> dict[str, list[Record]]:
+def _attacks(path: Path) -> dict[str, list[dict[str, Any]]]:
     """Every attack*.json of the folder that holds what `sensecrypt attack --json` prints."""
     found = {}
     for file in sorted(path.glob("attack*.json")):

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from sensecrypt.config import RunConfig, make_config, to_settings
+from sensecrypt.records import servers_of
 from sensecrypt.report.figures import Card
 from sensecrypt.report.folder import Seen
 from sensecrypt.report.words import count, megabytes, noise_words, percent, seconds
@@ -82,7 +83,7 @@ def _shares(outcome: Outcome) -> dict[int, float]:
     """The mean encrypted share of each client."""
     shares: dict[int, list[float]] = {}
     for record in outcome.played:
-        shares.setdefault(record["client"], []).append(record["encrypted_share"])
+        shares.setdefault(record.client, []).append(record.encrypted_share or 0.0)
     return {client: fmean(values) for client, values in shares.items()}
 
 
@@ -133,14 +134,14 @@ def _exposed(outcome: Outcome) -> list[str]:
         sentences = [
             f"{how}: {percent(rest)} of the parameters, which hold {percent(max(0.0, uncovered))} of the sensitivity."
         ]
-    lonely = sum(record.get("under_covered_blocks", 0) for record in outcome.log if "server" in record)
+    lonely = sum(record.under_covered_blocks or 0 for record in servers_of(outcome.log))
     least = outcome.config.release.min_contributors
     if lonely:
         sentences.append(
             f"{count(lonely, 'ciphertext block')} had fewer than {least} clients behind them: colluding clients may "
             "read them."
         )
-    absent = sum("left_out" in record for record in outcome.records)
+    absent = sum(not record.counts for record in outcome.records)
     if absent:
         sentences.append(f"{count(absent, 'upload')} did not count: the crosses below, with reasons in the table.")
     return sentences

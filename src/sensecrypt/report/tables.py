@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
+from sensecrypt.records import ClientRecord, Played, clients_of
 from sensecrypt.report.figures import Column, Field, Table, tabled
 from sensecrypt.report.folder import Seen
 from sensecrypt.report.timeline import ALWAYS, STEPS, bars
 from sensecrypt.report.words import round_name
-from sensecrypt.runs.outcome import Outcome, Record
+from sensecrypt.runs.outcome import Outcome
 from sensecrypt.simulation.clock import RoundTime
 
 EVERYBODY = "all clients"
@@ -23,9 +24,9 @@ def accuracy_table(outcome: Outcome) -> Table:
     """By cluster and round: the clients' mean and range."""
     told: dict[tuple[int, int], list[float]] = {}
     for record in outcome.records:
-        value = record.get("accuracy", math.nan)
+        value = math.nan if record.accuracy is None else record.accuracy
         if not math.isnan(value):
-            told.setdefault((record["cluster"], record["round"]), []).append(value)
+            told.setdefault((record.cluster, record.round), []).append(value)
     fields = (
         Field("cluster", "cluster", "whole"),
         Field("round", "round", "whole"),
@@ -47,11 +48,11 @@ def client_table(outcome: Outcome) -> Table:
         ("encrypted", "encrypted parameters", "share", "encrypted_share"),
         ("covered", "covered sensitivity", "share", "coverage"),
         ("budget", "budget", "share", "budget"),
-        ("decided", "decided by", "text", lambda record: str(record.get("decided_by", ""))),
-        ("left_out", "left out because", "text", lambda record: str(record.get("left_out", ""))),
+        ("decided", "decided by", "text", lambda record: record["decided_by"] or ""),
+        ("left_out", "left out because", "text", lambda record: record["left_out"] or ""),
     ]
-    records = sorted(outcome.records, key=lambda each: (each["round"], each["client"]))
-    return tabled("What each client encrypted in each round", columns, records)
+    records = sorted(outcome.records, key=lambda each: (each.round, each.client))
+    return tabled("What each client encrypted in each round", columns, list(map(vars, records)))
 
 
 def time_unit(longest: float) -> tuple[str, float]:
@@ -62,9 +63,9 @@ def time_unit(longest: float) -> tuple[str, float]:
 def time_table(outcome: Outcome, times: Sequence[RoundTime]) -> Table:
     """By round and client: the time of each step."""
     unit, scale = time_unit(max((time.seconds for time in times if time.number >= 0), default=0.0))
-    log: dict[int, list[Record]] = {}
+    log: dict[int, list[Played]] = {}
     for record in outcome.log:
-        log.setdefault(record["round"], []).append(record)
+        log.setdefault(record.round, []).append(record)
     devices = {time.number: outcome.config.devices(time.number) for time in times}
     drawn = [(time.number, bar) for time in times for bar in bars(time, log[time.number], devices[time.number])]
     steps = [step for step in STEPS if step in ALWAYS or any(bar.seconds[step] for _, bar in drawn)]
@@ -90,13 +91,16 @@ def time_table(outcome: Outcome, times: Sequence[RoundTime]) -> Table:
 
 def traffic_table(outcome: Outcome) -> Table:
     """By round: megabytes of all clients together, and of the one that sent most."""
-    rounds: dict[int, list[Record]] = {}
-    for record in outcome.log:
-        if "client" in record and "left_out" not in record:
-            rounds.setdefault(record["round"], []).append(record)
+    rounds: dict[int, list[ClientRecord]] = {}
+    for record in clients_of(outcome.log):
+        if record.counts:
+            rounds.setdefault(record.round, []).append(record)
     rows = []
     for number, records in sorted(rounds.items()):
-        up, down = ([record.get(way, 0) / 1e6 for record in records] for way in ("bytes_up", "bytes_down"))
+        up, down = (
+            [(size or 0) / 1e6 for size in sizes]
+            for sizes in ((each.bytes_up for each in records), (each.bytes_down for each in records))
+        )
         rows.append([round_name(number), _short(sum(up)), _short(sum(down)), _short(max(up)), len(records)])
     fields = (
         Field("round", "round", "text"),
@@ -125,20 +129,20 @@ def map_table(seen: Seen) -> Table:
 
 def layer_table(outcome: Outcome) -> Table | None:
     """By layer, round and client: the encrypted share; None where the folder does not tell."""
-    told = [record for record in outcome.played if _tells_layers(record)]
+    told = [(each, each.layers) for each in outcome.played if each.layers is not None and _are_sizes(each.layers)]
     if not told:
         return None
-    grouped = len(told[0]["layers"]) > MOST_LAYERS
+    grouped = len(told[0][1]) > MOST_LAYERS
     cells: dict[tuple[str, int, str], list[Any]] = {}  # encrypted and all parameters, of which clients
-    apart = len(told) * len(told[0]["layers"]) <= MOST_CELLS
-    for record in told:
-        for name, (encrypted, size) in record["layers"].items():
+    apart = len(told) * len(told[0][1]) <= MOST_CELLS
+    for record, layers in told:
+        for name, (encrypted, size) in layers.items():
             layer = name.rpartition(".")[0] if grouped else name
-            for who in (EVERYBODY, f"client {record['client']}") if apart else (EVERYBODY,):
-                cell = cells.setdefault((who, record["round"], layer), [0, 0, set()])
+            for who in (EVERYBODY, f"client {record.client}") if apart else (EVERYBODY,):
+                cell = cells.setdefault((who, record.round, layer), [0, 0, set()])
                 cell[0] += encrypted
                 cell[1] += size
-                cell[2].add(record["client"])
+                cell[2].add(record.client)
     fields = (
         Field("client", "client", "text"),
         Field("round", "round", "whole"),
@@ -153,7 +157,7 @@ def layer_table(outcome: Outcome) -> Table | None:
     return Table("What is encrypted of each layer", fields, rows)
 
 
-def attack_table(attacks: dict[str, list[Record]]) -> Table:
+def attack_table(attacks: dict[str, list[dict[str, Any]]]) -> Table:
     """What attacks found, as `sensecrypt attack --json` printed it."""
     figures = (
         Field("irec", "labels found (IRec)", "share"),
@@ -194,9 +198,8 @@ def distinct(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def _tells_layers(record: Record) -> bool:
-    layers = record.get("layers")
-    return isinstance(layers, dict) and all(
+def _are_sizes(layers: dict[str, list[int]]) -> bool:
+    return all(
         isinstance(pair, list) and len(pair) == 2 and all(isinstance(each, int) for each in pair) and pair[1] > 0
         for pair in layers.values()
     )

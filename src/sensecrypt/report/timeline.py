@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from sensecrypt.records import Played, clients_of
 from sensecrypt.simulation.clock import RoundTime, Steps
 from sensecrypt.types import Device
 
@@ -32,7 +32,7 @@ class Bar:
     seconds: dict[str, float]
 
 
-def bars(time: RoundTime, records: Sequence[Mapping[str, Any]], devices: Sequence[Device]) -> list[Bar]:
+def bars(time: RoundTime, records: Sequence[Played], devices: Sequence[Device]) -> list[Bar]:
     """The round of every client whose upload counted.
 
     Args:
@@ -40,9 +40,9 @@ def bars(time: RoundTime, records: Sequence[Mapping[str, Any]], devices: Sequenc
         records: of the round; they tell what part of an upload came first, in methods with two exchanges.
         devices: of the clients in that round.
     """
-    told = {record["client"]: record for record in records if "client" in record}
-    first = {client: record.get("propose_bytes", 0) for client, record in told.items()}
-    cluster_of = {client: told.get(client, {}).get("cluster", 0) for client in time.clients}
+    told = {record.client: record for record in clients_of(records)}
+    first = {client: record.propose_bytes or 0 for client, record in told.items()}
+    cluster_of = {client: told[client].cluster if client in told else 0 for client in time.clients}
     proposals = {
         client: first.get(client, 0) / (devices[client].bandwidth * 1e6) if client in first else 0.0
         for client in time.clients

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sensecrypt.errors import SenseCryptError
+from sensecrypt.records import ClientRecord, Evaluation, Played, Record, Refusal, clients_of, only_played
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.runs.outcome import Outcome, Record
+from sensecrypt.runs.outcome import Outcome
 
 
 def write_outcome(folder: RunFolder, labels: list[int], why: str, digests: list[str], seconds: float) -> None:
@@ -34,9 +36,9 @@ def read_outcome(path: Path) -> Outcome:
         raise SenseCryptError(str(fields["error"]))
     log = merge_accuracies(folder.records())
     accuracy = [math.nan] * len(fields["clusters"])
-    for record in log:
-        if "client" in record and not math.isnan(record.get("accuracy", math.nan)):
-            accuracy[record["client"]] = record["accuracy"]
+    for record in clients_of(log):
+        if record.accuracy is not None and not math.isnan(record.accuracy):
+            accuracy[record.client] = record.accuracy
     return Outcome(
         config=folder.read_config(),
         labels=fields["clusters"],
@@ -51,7 +53,7 @@ def read_outcome(path: Path) -> Outcome:
 
 def absences(folder: RunFolder, labels: Sequence[int]) -> list[str]:
     """Who took no part in a run, and what nodes were refused for, each once."""
-    reasons = dict.fromkeys(str(record["refused"]) for record in folder.records() if "refused" in record)
+    reasons = dict.fromkeys(each.refused for each in folder.records() if isinstance(each, Refusal))
     clients = [client for client, label in enumerate(labels) if label < 0]
     missing = [f"{_named(clients)} took no part in the run, or not to its end"] if clients else []
     return [*missing, *(f"a node was refused: {reason}" for reason in reasons)]
@@ -61,23 +63,16 @@ def _named(clients: Sequence[int]) -> str:
     return f"client{'s' if len(clients) > 1 else ''} {', '.join(map(str, clients))}"
 
 
-def merge_accuracies(records: list[Record]) -> list[Record]:
+def merge_accuracies(records: list[Record]) -> list[Played]:
     """Records as a run on one machine has them.
 
-    Clients tell accuracies only when they fetch the model: each goes into the record of its round. Lines about nodes
+    Clients report accuracies only when they fetch the model: each goes into the record of its round. Lines about nodes
     that were refused are left out.
     """
-    told = {(record["round"], record["evaluated"]): record["accuracy"] for record in records if "evaluated" in record}
-    merged = []
-    for record in without_refusals(records):
-        if "evaluated" in record:
-            continue
-        if "client" in record and record["round"] >= 0:
-            record = {**record, "accuracy": told.get((record["round"], record["client"]), math.nan)}
-        merged.append(record)
-    return merged
-
-
-def without_refusals(records: list[Record]) -> list[Record]:
-    """Records without those about nodes and clients that were refused."""
-    return [record for record in records if "refused" not in record]
+    known = {(each.round, each.evaluated): each.accuracy for each in records if isinstance(each, Evaluation)}
+    return [
+        replace(record, accuracy=known.get((record.round, record.client), math.nan))
+        if isinstance(record, ClientRecord) and record.round >= 0
+        else record
+        for record in only_played(records)
+    ]

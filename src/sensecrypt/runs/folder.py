@@ -19,6 +19,7 @@ from sensecrypt.config import SETTINGS, RunConfig, change, make_config, to_setti
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder, write_whole
 from sensecrypt.protocol.envelope import parse_any, serialize
+from sensecrypt.records import Record, read_record, to_fields
 from sensecrypt.simulation.clock import CostModel
 
 VERSION = 3
@@ -164,40 +165,36 @@ class RunFolder:
                 str(path), f"cannot be used ({error})", "start the run again in another folder"
             ) from None
 
-    def append(self, records: Sequence[Mapping[str, Any]]) -> None:
+    def append(self, records: Sequence[Record]) -> None:
         """Add lines to the records."""
         try:
             with self.records_path.open("a") as file:
-                file.writelines(json.dumps(record) + "\n" for record in records)
+                file.writelines(json.dumps(to_fields(record)) + "\n" for record in records)
         except OSError as error:
             raise SenseCryptError(f"{self.records_path} cannot be written: {error.strerror}; free some space") from None
 
-    def records(self) -> list[dict[str, Any]]:
+    def records(self) -> list[Record]:
         """All complete lines."""
         if not self.records_path.exists():
             return []
-        lines = self.records_path.read_text().split("\n")[:-1]
-        return [json.loads(line) for line in lines]
+        records = []
+        for number, line in enumerate(self.records_path.read_text().split("\n")[:-1], start=1):
+            try:
+                records.append(read_record(json.loads(line)))
+            except InvalidInput as error:
+                problem = f"is not what a run writes: line {number}: {error.argument} {error.problem}"
+                raise InvalidInput(str(self.records_path), problem, error.fix) from None
+            except (ValueError, RecursionError):
+                fix = "restore it, or start the run again in another folder"
+                problem = f"is not what a run writes: line {number} is no JSON"
+                raise InvalidInput(str(self.records_path), problem, fix) from None
+        return records
 
     def forget_from(self, round_number: int) -> None:
         """Drop the records of rounds that will be played again."""
-        kept = [record for record in self.records() if record["round"] < round_number]
-        self.write("records.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
+        kept = [record for record in self.records() if record.round < round_number]
+        self.write("records.jsonl", "".join(json.dumps(to_fields(record)) + "\n" for record in kept).encode())
 
-    def save_models(
-        self, vectors: Sequence[npt.NDArray[np.float32]], layout: Sequence[tuple[str, tuple[int, ...]]]
-    ) -> None:
-        """The final model of each cluster, with the names and shapes of its tensors."""
-        for cluster, vector in enumerate(vectors):
-            self.save_model(cluster, vector, layout)
-
-    def save_model(
-        self, cluster: int, vector: npt.NDArray[np.float32], layout: Sequence[tuple[str, tuple[int, ...]]]
-    ) -> None:
-        """The final model of one cluster."""
-        tensors, start = {}, 0
-        for name, shape in layout:
-            size = int(np.prod(shape))
-            tensors[name] = vector[start : start + size].reshape(shape)
-            start += size
+    def save_model(self, cluster: int, tensors: Mapping[str, npt.NDArray[np.float32]]) -> None:
+        """The final model of one cluster: what training changes in it, by name."""
         self.write(f"model-{cluster}.safetensors", serialize("model", {"cluster": cluster}, tensors))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from sensecrypt.algo.dp import gaussian_sigma, local_epsilon
 from sensecrypt.config import RunConfig
+from sensecrypt.records import ClientRecord
 
 
 def noise_is_on(config: RunConfig) -> bool:
@@ -21,7 +22,7 @@ def per_sample_noise(config: RunConfig) -> bool:
 
 
 def noise_facts(config: RunConfig, samples: int) -> dict[str, Any]:
-    """What a client's set-up record says about its noise; nothing without noise.
+    """Fields of a client's set-up record about its noise; none without noise.
 
     `local_epsilon` is what the noise guarantees to the client's whole vector; None: more than 512, which is nothing.
 
@@ -36,15 +37,15 @@ def noise_facts(config: RunConfig, samples: int) -> dict[str, Any]:
     return {"noise": config.groups.sensitivity_noise, "local_epsilon": worth if math.isfinite(worth) else None}
 
 
-def noise_summary(config: RunConfig, records: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+def noise_summary(config: RunConfig, records: Iterable[ClientRecord]) -> dict[str, Any] | None:
     """The noise of a run: its settings, and the weakest `local_epsilon` of all clients; None without noise."""
     if not noise_is_on(config):
         return None
-    worths = [record["local_epsilon"] for record in records if "local_epsilon" in record]
+    worths = [record.local_epsilon for record in records if record.noise is not None]
     return {
         "protects": config.groups.sensitivity_noise,
         "epsilon": config.groups.sensitivity_epsilon,
         "delta": config.groups.sensitivity_delta,
         "clip": config.groups.sensitivity_clip,
-        "local_epsilon": None if not worths or None in worths else max(worths),
+        "local_epsilon": None if None in worths else max((each for each in worths if each is not None), default=None),
     }

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from sensecrypt.config import RunConfig
+from sensecrypt.records import ClientRecord, Played, clients_of, servers_of
 from sensecrypt.runs.noise import noise_summary
 from sensecrypt.simulation.clock import CostModel, RoundTime, round_times, total_seconds
-
-Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -34,26 +33,32 @@ class Outcome:
     config: RunConfig
     labels: list[int]
     accuracy: list[float]
-    log: list[Record]
+    log: list[Played]
     wall_seconds: float
     why_clusters: str
     model_sha256: list[str]
     why_profile: str
 
     @property
-    def records(self) -> list[Record]:
+    def records(self) -> list[ClientRecord]:
         """One for each client and round."""
-        return [record for record in self.log if "client" in record and record["round"] >= 0]
+        return [record for record in clients_of(self.log) if record.round >= 0]
 
     @property
-    def played(self) -> list[Record]:
+    def played(self) -> list[ClientRecord]:
         """The records of those whose upload counted."""
-        return [record for record in self.records if "left_out" not in record]
+        return [record for record in self.records if record.counts]
 
     @property
     def union_share(self) -> float:
         """Mean share of a model that at least one client of its cluster encrypted."""
-        return _mean([each for each in self.log if "server" in each and each["round"] >= 0], "union_share")
+        return _mean([each.union_share for each in servers_of(self.log) if each.round >= 0])
+
+    @property
+    def excluded(self) -> list[dict[str, Any]]:
+        """Clients whose training did not count in a round: which, when, and why."""
+        reasons = [(each, each.left_out or each.failure) for each in self.records]
+        return [{"round": each.round, "client": each.client, "reason": why} for each, why in reasons if why]
 
     def times(self, cost_model: CostModel | None = None) -> list[RoundTime]:
         """The set-up and every round on the device clock."""
@@ -70,17 +75,18 @@ class Outcome:
             "why_clusters": self.why_clusters,
             "accuracy": _known_mean(self.accuracy),
             "accuracy_per_client": [None if math.isnan(each) else each for each in self.accuracy],
-            "encrypted_share": _mean(self.played, "encrypted_share"),
-            "coverage": _mean(self.played, "coverage"),
-            "rounds": 1 + max((record["round"] for record in self.records), default=-1),
+            "encrypted_share": _mean([record.encrypted_share for record in self.played]),
+            "coverage": _mean([record.coverage for record in self.played]),
+            "excluded": self.excluded,
+            "rounds": 1 + max((record.round for record in self.records), default=-1),
             "wall_seconds": self.wall_seconds,
             "device_seconds": total_seconds(times),
             "crypto": self.config.encryption.crypto,
             "profile": self.config.encryption.profile,
             "why_profile": self.why_profile,
-            "sensitivity_noise": noise_summary(self.config, self.log),
-            "bytes_up": sum(record.get("bytes_up", 0) for record in self.log),
-            "bytes_down": sum(record.get("bytes_down", 0) for record in self.log),
+            "sensitivity_noise": noise_summary(self.config, clients_of(self.log)),
+            "bytes_up": sum(record.bytes_up or 0 for record in clients_of(self.log)),
+            "bytes_down": sum(record.bytes_down or 0 for record in clients_of(self.log)),
         }
 
 
@@ -89,5 +95,6 @@ def _known_mean(values: Sequence[float]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _mean(records: Sequence[Record], key: str) -> float:
-    return float(np.mean([record[key] for record in records])) if records else 0.0
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else 0.0

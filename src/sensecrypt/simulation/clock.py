@@ -19,25 +19,27 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
+from sensecrypt.records import SETUP, ClientRecord, Facts, Played, ServerRecord, clients_of, servers_of
 from sensecrypt.types import Device
 
-SETUP = -1  # the number of what comes before the first round
-
-_SEALING = ("protect_seconds", "encrypt_seconds", "order_protect_seconds", "order_encrypt_seconds")
+_PROTECTING = ("protect_seconds", "encrypt_seconds", "order_protect_seconds", "order_encrypt_seconds")
 _SERVING = (
-    "aggregate_seconds",
-    "add_seconds",
-    "release_seconds",
-    "decrypt_seconds",
-    "multiply_seconds",
-    "add_plain_seconds",
+    *("aggregate_seconds", "add_seconds", "release_seconds"),
+    *("decrypt_seconds", "multiply_seconds", "add_plain_seconds"),
 )
-
-Record = Mapping[str, Any]
+_CHARGED = (  # operation, seconds, ciphertexts
+    ("encrypt", "encrypt_seconds", "encrypted_blocks"),
+    ("encrypt", "order_encrypt_seconds", "order_blocks"),
+    ("add", "add_seconds", "added_blocks"),
+    ("decrypt", "decrypt_seconds", "decrypted_blocks"),
+    ("multiply", "multiply_seconds", "multiplied_blocks"),
+    ("add_plain", "add_plain_seconds", "plain_added_blocks"),
+)
+_Charged = TypeVar("_Charged", bound=Facts | ServerRecord)
 
 
 @dataclass(frozen=True)
@@ -72,22 +74,15 @@ class CostModel:
             raise InvalidInput("cost_model", f"have none for operation {operation}", fix)
         return (price or 0.0) * blocks
 
-    def charge_present(self, record: Record) -> dict[str, Any]:
-        """The record with the cryptography that it tells of at these prices."""
-        charged = self.charge(record)
-        return {key: charged[key] if key in record else value for key, value in record.items()}
-
-    def charge(self, record: Record) -> Record:
-        """The record with its cryptography at these prices, instead of at what was measured."""
-        return {
-            **record,
-            "encrypt_seconds": self.cost("encrypt", _amount(record, "encrypted_blocks")),
-            "order_encrypt_seconds": self.cost("encrypt", _amount(record, "order_blocks")),
-            "add_seconds": self.cost("add", _amount(record, "added_blocks")),
-            "decrypt_seconds": self.cost("decrypt", _amount(record, "decrypted_blocks")),
-            "multiply_seconds": self.cost("multiply", _amount(record, "multiplied_blocks")),
-            "add_plain_seconds": self.cost("add_plain", _amount(record, "plain_added_blocks")),
+    def charge(self, record: _Charged) -> _Charged:
+        """The record with the cryptography that it reports at these prices, instead of at what was measured."""
+        known = vars(record)
+        charged: dict[str, Any] = {
+            seconds: self.cost(operation, _amount(record, blocks))
+            for operation, seconds, blocks in _CHARGED
+            if known.get(seconds) is not None or known.get(blocks) is not None
         }
+        return replace(record, **charged)
 
 
 @dataclass(frozen=True)
@@ -182,7 +177,7 @@ class Pace:
 
 
 def round_times(
-    records: Iterable[Record],
+    records: Iterable[Played],
     devices_of: Callable[[int], Sequence[Device]],
     *,
     server_cpus: float,
@@ -200,15 +195,15 @@ def round_times(
         One a round, ascending, setting up first if there are records of it.
     """
     checks.number("server_cpus", server_cpus, low=0.0, open_low=True)
-    setting_up: list[Record] = []
-    rounds: dict[int, dict[int, list[Record]]] = {}
+    setting_up: list[Played] = []
+    rounds: dict[int, dict[int, list[Played]]] = {}
     for record in records:
-        number = _index(record, "round", low=SETUP)
+        number = checks.whole("round", record.round, low=SETUP)
         charged = record if cost_model is None else cost_model.charge(record)
         if number == SETUP:
             setting_up.append(charged)
         else:
-            cluster = _index(record, "cluster", low=0) if "cluster" in record else 0
+            cluster = checks.whole("cluster", record.cluster, low=0)
             rounds.setdefault(number, {}).setdefault(cluster, []).append(charged)
     first = [_setup_time(setting_up, devices_of(0), server_cpus)] if setting_up else []
     legs: dict[int, list[_Leg]] = {}
@@ -240,7 +235,7 @@ def total_seconds(times: Iterable[RoundTime]) -> float:
 
 
 def pace(
-    record: Record,
+    record: ClientRecord,
     device: Device,
     *,
     size: int,
@@ -262,7 +257,7 @@ def pace(
         cost_model: of ciphertexts; None: what was measured.
         block_seconds: what one ciphertext took on one core in an earlier round, if none was made in this one.
     """
-    if "left_out" in record:
+    if not record.counts:
         raise InvalidInput("record", "is of a client that was left out", "pass the last one whose upload counted")
     checks.whole("size", size, low=1)
     checks.whole("block", block, low=1)
@@ -276,7 +271,7 @@ def pace(
     )
 
 
-def answer_bandwidth(record: Record, device: Device) -> float:
+def answer_bandwidth(record: Facts, device: Device) -> float:
     """Megabytes per second of a client's answer as whoever waits for it measures them: its bytes by its whole delay.
 
     The delay is all that the client does until the last byte has arrived, so computing counts, too.
@@ -292,7 +287,7 @@ def answer_bandwidth(record: Record, device: Device) -> float:
     return size / 1e6 / (steps.train + steps.select + steps.encrypt + steps.upload)
 
 
-def _block_seconds(record: Record, cost_model: CostModel | None, earlier: float | None) -> float:
+def _block_seconds(record: ClientRecord, cost_model: CostModel | None, earlier: float | None) -> float:
     """What one ciphertext takes on one core: by its price, else as measured, else as measured before."""
     if cost_model is not None:
         return cost_model.encrypt
@@ -330,20 +325,20 @@ class _Leg:
         return self.before + (span.served - span.arrived) + self.after
 
 
-def _leg(number: int, cluster: int, records: list[Record], devices: Sequence[Device], server_cpus: float) -> _Leg:
+def _leg(number: int, cluster: int, records: list[Played], devices: Sequence[Device], server_cpus: float) -> _Leg:
     played = _by_client(records)
     owned = {client: _device(devices, client, number) for client in played}
     steps = {client: _steps(record, owned[client]) for client, record in played.items()}
     phases = _phases(steps, {client: _proposal(record, owned[client]) for client, record in played.items()})
     ends = [max(phase.values(), default=0.0) for phase in phases]
     waits = {client: sum(end - phase[client] for end, phase in zip(ends, phases, strict=True)) for client in steps}
-    server = sum(_amount(record, *_SERVING) for record in records if record.get("server")) / server_cpus
+    server = sum(_amount(record, *_SERVING) for record in servers_of(records)) / server_cpus
     back = max((each.download + each.decrypt for each in steps.values()), default=0.0)
     clients = {client: replace(each, wait=waits[client]) for client, each in steps.items()}
     return _Leg(number, cluster, sum(ends), server, back, clients)
 
 
-def _setup_time(records: list[Record], devices: Sequence[Device], server_cpus: float) -> RoundTime:
+def _setup_time(records: list[Played], devices: Sequence[Device], server_cpus: float) -> RoundTime:
     """Setting up, which clients of all clusters do together."""
     leg = _leg(SETUP, 0, records, devices, server_cpus)
     seconds = leg.before + leg.server + leg.after
@@ -377,35 +372,35 @@ def _phases(steps: Mapping[int, Steps], proposals: Mapping[int, float]) -> list[
     return [{client: first[client] + second[client] for client in steps}]
 
 
-def _steps(record: Record, device: Device) -> Steps:
+def _steps(record: Facts, device: Device) -> Steps:
     return Steps(
         train=_compute(record, device, "train_seconds"),
         select=_compute(record, device, "sensitivity_seconds", "select_seconds"),
-        encrypt=_compute(record, device, *_SEALING),
+        encrypt=_compute(record, device, *_PROTECTING),
         upload=_transfer(_amount(record, "bytes_up"), device),
         download=_transfer(_amount(record, "bytes_down"), device),
         decrypt=_compute(record, device, "release_seconds", "decrypt_seconds"),
     )
 
 
-def _proposal(record: Record, device: Device) -> float:
+def _proposal(record: ClientRecord, device: Device) -> float:
     """The part of the upload that is sent first, before anything is encrypted."""
     first = _amount(record, "propose_bytes")
     if first > _amount(record, "bytes_up"):
-        problem = f"is {first:,.0f}, more than bytes_up of client {record['client']}"
+        problem = f"is {first:,.0f}, more than bytes_up of client {record.client}"
         raise InvalidInput("propose_bytes", problem, "count the first exchange in bytes_up too")
     return _transfer(first, device)
 
 
-def _by_client(records: Iterable[Record]) -> dict[int, Record]:
+def _by_client(records: Iterable[Played]) -> dict[int, ClientRecord]:
     """The records of clients whose upload counted, ascending."""
-    played: dict[int, Record] = {}
-    for record in records:
-        if record.get("server") or "left_out" in record:
+    played: dict[int, ClientRecord] = {}
+    for record in clients_of(records):
+        if not record.counts:
             continue
-        client = _index(record, "client", low=0)
+        client = checks.whole("client", record.client, low=0)
         if client in played:
-            raise InvalidInput("records", f"has two of client {client} in round {record['round']}", "pass one of them")
+            raise InvalidInput("records", f"has two of client {client} in round {record.round}", "pass one of them")
         played[client] = record
     return dict(sorted(played.items()))
 
@@ -417,9 +412,9 @@ def _device(devices: Sequence[Device], client: int, number: int) -> Device:
     return devices[client]
 
 
-def _compute(record: Record, device: Device, *keys: str) -> float:
+def _compute(record: Facts, device: Device, *names: str) -> float:
     """Work, as seconds of the device."""
-    return _amount(record, *keys) / device.speed
+    return _amount(record, *names) / device.speed
 
 
 def _transfer(size: float, device: Device) -> float:
@@ -427,11 +422,7 @@ def _transfer(size: float, device: Device) -> float:
     return size / (device.bandwidth * 1e6)
 
 
-def _amount(record: Record, *keys: str) -> float:
-    """The sum of numbers of the record, those it does not tell being 0: a party tells only of what it did."""
-    return sum(checks.number(key, record.get(key, 0.0), low=0.0) for key in keys)
-
-
-def _index(record: Record, key: str, *, low: int) -> int:
-    value: Any = record.get(key)
-    return checks.whole(key, value, low=low)
+def _amount(record: Facts | ServerRecord, *names: str) -> float:
+    """The sum of a record's numbers, those that are not known being 0: a record holds only what was done."""
+    known = vars(record)
+    return sum(checks.number(name, known[name], low=0.0) for name in names if known.get(name) is not None)

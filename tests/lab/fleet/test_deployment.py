@@ -43,7 +43,7 @@ def test_a_fleet_with_tls_gives_the_model_of_one_machine(tmp_path):
     local = run_local(config, RunFolder(tmp_path / "local"))
     assert outcome.model_sha256 == local.model_sha256
     assert outcome.accuracy == local.accuracy
-    assert [record["encrypted_share"] for record in outcome.played] == [1.0, 1.0]
+    assert [record.encrypted_share for record in outcome.played] == [1.0, 1.0]
     audit = [sys.executable, "-m", "sensecrypt", "dkms", "audit", "--folder", fleet.folder.dkms, "--json"]
     told = subprocess.run(audit, capture_output=True, text=True, check=True)
     assert json.loads(told.stdout)["lines"] > 10

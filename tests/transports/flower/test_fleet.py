@@ -16,6 +16,7 @@ from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, Refused, SenseCryptError
 from sensecrypt.protocol.coordination import Enrolment
 from sensecrypt.protocol.protection import protect_model
+from sensecrypt.records import ClientRecord, clients_of, servers_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower.serverapp import run_fleet
 from sensecrypt.transports.flower.settings import read_settings
@@ -94,7 +95,7 @@ def test_a_node_that_dies_and_comes_back_is_left_out_meanwhile(fleet):
 
     played.before = before
     outcome = played.play()
-    left_out = [(record["round"], record["client"]) for record in outcome.records if "left_out" in record]
+    left_out = [(record.round, record.client) for record in outcome.records if record.left_out is not None]
     assert left_out == [(1, 3), (2, 3)]  # it came back after round 2 had begun
     assert len(outcome.records) == 16
 
@@ -111,7 +112,7 @@ def test_a_client_that_comes_back_as_another_node_goes_on(fleet):
 
     played.before = before
     outcome = played.play()
-    assert [record["round"] for record in outcome.records if "left_out" in record] == [1]
+    assert [record.round for record in outcome.records if record.left_out is not None] == [1]
     assert "client" in outcome.records[-1]
 
 
@@ -181,7 +182,7 @@ def test_a_server_app_that_is_killed_at_an_opening_goes_on_with_the_same_sum(fle
     with played.server.identity("aggregator", "aggregator") as aggregator:
         assert aggregator.run(played.run)["members"] == 4
     lines = [line for line in played.server.audit() if line.get("run") == played.run]
-    releases = [(line["round"], line["purpose"]) for line in lines if line["event"] == "decrypted"]
+    releases = [(line.round, line["purpose"]) for line in lines if line["event"] == "decrypted"]
     assert sorted(releases) == [(0, "model"), (0, "sensitivity"), (1, "model"), (2, "model")]
 
 
@@ -206,7 +207,7 @@ def test_a_sum_that_was_opened_though_the_answer_got_lost_counts(fleet, tmp_path
     kept.unlink()  # even so: the key service knows
     outcome = played.play()
     assert outcome.model_sha256 == local_models(tmp_path)
-    assert [record["round"] for record in outcome.log if record.get("records_lost")] == [0]
+    assert [record.round for record in servers_of(outcome.log) if record.records_lost] == [0]
 
 
 def test_a_server_app_that_is_killed_while_collecting_starts_a_new_attempt(fleet, tmp_path):
@@ -251,7 +252,7 @@ def test_devices_that_clients_tell_decide_their_budgets(fleet):
     for client, cpus in enumerate((1, 2, 4, 8)):
         played.identity("client", f"client-{client}", f"cpus = {cpus}\nbandwidth = 10\n")
     outcome = played.play()
-    budgets = [record["budget"] for record in outcome.records]
+    budgets = [record.budget for record in outcome.records]
     assert budgets == sorted(budgets)
     assert np.ptp(budgets) > 0
     assert outcome.config.machines.cpus == ((1.0, 2.0, 4.0, 8.0),)
@@ -281,7 +282,9 @@ def test_a_client_noises_what_it_sends_for_clustering_itself_and_once(fleet, mon
     told = outcome.summary()["sensitivity_noise"]
     assert (told["protects"], told["epsilon"]) == ("vector", 1.0)
     assert 1 < told["local_epsilon"] < 1.2
-    assert all(record["noise"] == "vector" for record in outcome.log if record["round"] < 0 and "client" in record)
+    assert all(
+        record.noise == "vector" for record in outcome.log if record.round < 0 and isinstance(record, ClientRecord)
+    )
     first = list(rows)
     assert all(np.std(row) == pytest.approx(gaussian_sigma(1.0) * 0.1, rel=0.1) for row in first)
     played.settings["rounds"] = 2
@@ -305,23 +308,25 @@ def test_bandwidths_are_measured_by_the_delay_of_the_first_answer(fleet, monkeyp
     aggregator, settings = played.identity("aggregator", "aggregator"), read_settings(played.run_config)
     run_fleet(LoopGrid(played), replace(settings, enrol_seconds=60.0), aggregator)
     outcome = played.outcome()
-    budgets = {record["client"]: record["budget"] for record in outcome.records}
-    measured = {each["client"]: each["measured_bandwidth"] for each in outcome.log if "measured_bandwidth" in each}
+    budgets = {record.client: record.budget for record in outcome.records}
+    measured = {
+        each.client: each.measured_bandwidth for each in clients_of(outcome.log) if each.measured_bandwidth is not None
+    }
     assert measured.keys() == budgets.keys()
     assert measured[3] < min(measured[client] for client in range(3))
     assert budgets[3] == pytest.approx(measured[3] / max(measured.values()))
     played.settings["rounds"] = 2
-    again = [record for record in played.play().records if record["round"] == 1]
-    assert {record["client"]: record["budget"] for record in again} == budgets
+    again = [record for record in played.play().records if record.round == 1]
+    assert {record.client: record.budget for record in again} == budgets
 
 
 def test_a_client_that_wants_more_encrypted_sends_nothing(fleet):
     played = fleet(rounds=1, policy="random", ratio=0.3)
     played.identity("client", "client-2", "least_share = 0.5\n")
     outcome = played.play()
-    [left_out] = [record for record in outcome.records if "left_out" in record]
-    assert left_out["client"] == 2
-    assert "30% would be encrypted, this client wants 50%" in left_out["left_out"]
+    [left_out] = [record for record in outcome.records if record.left_out is not None]
+    assert left_out.client == 2
+    assert "30% would be encrypted, this client wants 50%" in left_out.left_out
 
 
 def test_without_a_word_a_client_wants_a_tenth_encrypted(fleet):
@@ -344,8 +349,8 @@ def test_a_client_pads_whatever_the_run_says(fleet, monkeypatch, settings):
 def test_pads_are_no_encryption_for_a_client_that_asks_for_it(fleet):
     played = fleet(rounds=1, policy="plaintext")
     played.identity("client", "client-2", "least_share = 1\n")
-    [left_out] = [record for record in played.play().records if "left_out" in record]
-    assert "0% would be encrypted, this client wants 100%" in left_out["left_out"]
+    [left_out] = [record for record in played.play().records if record.left_out is not None]
+    assert "0% would be encrypted, this client wants 100%" in left_out.left_out
 
 
 def test_a_run_that_pads_is_blinded_by_everybody(fleet, monkeypatch):
@@ -359,8 +364,8 @@ def test_a_run_that_pads_is_blinded_by_everybody(fleet, monkeypatch):
 def test_without_pads_a_plaintext_run_gets_nothing_from_a_client_that_wants_encryption(fleet):
     played = fleet(rounds=1, policy="plaintext")
     played.identity("client", "client-2", 'rest = "plain"\n')
-    [left_out] = [record for record in played.play().records if "left_out" in record]
-    assert "0% would be encrypted" in left_out["left_out"]
+    [left_out] = [record for record in played.play().records if record.left_out is not None]
+    assert "0% would be encrypted" in left_out.left_out
 
 
 def test_no_client_sends_sensitivities_in_the_clear_unless_it_says_so(fleet):
@@ -386,10 +391,10 @@ def test_accuracies_are_told_by_those_who_want_to(fleet):
 
 def test_what_a_client_tells_of_a_round_follows_from_what_its_cluster_shares(fleet):
     outcome = fleet(rounds=1, clustering="none", budget="paper").play()
-    same = {(record["budget"], record["coverage"], record["mi"]) for record in outcome.records}
-    assert len(same) == len({record["budget"] for record in outcome.records})
+    same = {(record.budget, record.coverage, record.mi) for record in outcome.records}
+    assert len(same) == len({record.budget for record in outcome.records})
     for record in fleet(rounds=1, layout="blocks").play().records:
-        assert (record["coverage"], record["mi"]) == (record["encrypted_share"], None)
+        assert (record.coverage, record.mi) == (record.encrypted_share, None)
 
 
 def watch_protection(monkeypatch) -> dict[int, bool]:
@@ -410,17 +415,17 @@ def test_training_of_ones_own(fleet):
 
     calls = []
 
-    def fit(model, inputs, labels, seed):
-        calls.append((len(inputs), len(labels), seed))
+    def fit(model, data, number):
+        calls.append((len(data[0]), len(data[1]), number))
 
     played = fleet(rounds=1)
     played.app = client_app(configured_share, fit=fit)
     outcome = played.play()
-    assert len(calls) == 4
+    assert len(calls) == 8  # each trains once more to rank its parameters: of `fit` alone nothing else is known
     assert len(outcome.model_sha256) == 1
 
 
 def rounds_done(fleet) -> int:
     """Of the run so far."""
-    rounds = [record["round"] for record in RunFolder(fleet.state).records() if "client" in record]
+    rounds = [record.round for record in RunFolder(fleet.state).records() if isinstance(record, ClientRecord)]
     return max(rounds, default=-1) + 1

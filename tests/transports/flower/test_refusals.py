@@ -14,6 +14,7 @@ from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.protocol.coordination import Enrolment, Parts, facts_to_bytes, require_parts
 from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.protocol.messages import Tag
+from sensecrypt.records import Refusal, servers_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower import client_app
 from sensecrypt.transports.flower.wire import pack, unpack
@@ -43,7 +44,7 @@ def altered(fleet):
 
 
 def left_out(outcome) -> dict[int, str]:
-    return {record["client"]: record["left_out"] for record in outcome.records if "left_out" in record}
+    return {record.client: record.left_out for record in outcome.records if record.left_out is not None}
 
 
 def test_a_node_that_proves_nothing_is_no_client(altered, caplog):
@@ -61,9 +62,9 @@ def test_a_stranger_s_certificate_is_no_client(fleet, caplog):
     outcome = played.play()
     assert outcome.labels == [0, 0, 0, -1]
     assert "stranger is not registered with run" in caplog.text
-    [refusal] = [record for record in RunFolder(played.state).records() if "refused" in record]
-    assert refusal["node"] == 103
-    assert "stranger is not registered with run" in refusal["refused"]
+    [refusal] = [record for record in RunFolder(played.state).records() if isinstance(record, Refusal)]
+    assert refusal.node == 103
+    assert "stranger is not registered with run" in refusal.refused
     assert outcome.summary()["rounds"] == 1
 
 
@@ -144,11 +145,11 @@ def test_who_spoils_every_sum_is_found_and_dismissed(altered, caplog):
     outcome = played.play()
     assert outcome.labels == [0, 0, 0, -1]
     assert "client 3 is left out from now on: sums match their tags only without it" in caplog.text
-    rounds = [{record["client"] for record in outcome.played if record["round"] == number} for number in range(5)]
+    rounds = [{record.client for record in outcome.played if record.round == number} for number in range(5)]
     assert all(3 not in clients and len(clients) >= 2 for clients in rounds)
     assert rounds[-1] == {0, 1, 2}
-    [refusal] = [record for record in RunFolder(played.state).records() if "refused" in record]
-    assert refusal["refused_client"] == 3
+    [refusal] = [record for record in RunFolder(played.state).records() if isinstance(record, Refusal)]
+    assert refusal.refused_client == 3
 
 
 def test_who_spoils_rankings_too_does_not_keep_the_others_from_an_order(fleet):
@@ -166,7 +167,7 @@ def test_who_spoils_rankings_too_does_not_keep_the_others_from_an_order(fleet):
     played.app = app
     outcome = played.play()
     assert outcome.labels == [0, 0, 0, -1, 0]
-    assert not any("no_new_order" in record for record in RunFolder(played.state).records())
+    assert not any(record.no_new_order is not None for record in servers_of(RunFolder(played.state).records()))
 
 
 def _other_ciphertexts(message: bytes) -> bytes:
@@ -240,7 +241,7 @@ def test_a_client_that_tells_too_many_samples_and_stays_away_is_not_missed(fleet
     played = fleet(rounds=1)
     tell_first(played, 2**31 - 1)
     played.before = lambda client, kind, message: None if (client, kind) == (3, "train") else message
-    assert {record["client"] for record in played.play().played} == {0, 1, 2}
+    assert {record.client for record in played.play().played} == {0, 1, 2}
 
 
 @pytest.mark.parametrize("kind", ["train.rank", "train"])
@@ -258,7 +259,7 @@ def test_sensitivities_without_a_tag_are_left_out(altered, monkeypatch, kind):
     monkeypatch.setattr(DkmsClient, "send_tag", but_not_its_ranking)
     outcome = played.play()
     assert len(outcome.played) == 8
-    assert not any("no_new_order" in record for record in RunFolder(played.state).records())
+    assert not any(record.no_new_order is not None for record in servers_of(RunFolder(played.state).records()))
 
 
 def test_a_node_without_a_party_file_says_so(fleet, caplog):

@@ -15,7 +15,7 @@ from sensecrypt.transports.flower.wire import RECORD, pack
 
 SECRET = [
     *(f"sensecrypt.crypto.{name}" for name in ("ckks.secret", "keyfile", "keys", "paillier.secret", "secretschemes")),
-    *("sensecrypt.protocol.keyserver", "sensecrypt.protocol.decryption"),
+    *("sensecrypt.protocol.keyserver", "sensecrypt.protocol.keyserver"),
     *("sensecrypt.keyservice.http.service", "sensecrypt.keyservice.http.vault"),
 ]
 CODE = """
@@ -76,4 +76,4 @@ def test_a_client_plays_where_the_secret_side_cannot_be_imported(fleet):
         process.stdin.close()
     assert process.returncode == 0
     assert asked == ["query.prove", "query.enrol", "train.rank", "train", "query.finish"]
-    assert sorted(record["client"] for record in outcome.played) == [0, 1, 2, 3]
+    assert sorted(record.client for record in outcome.played) == [0, 1, 2, 3]

@@ -40,30 +40,9 @@ def test_a_users_model_and_loaders_are_trained(tmp_path):
     assert len(trained) == len(set(result.labels))
     assert not torch.equal(trained[0].weight, model().weight)
     same = federate(
-        model(), clients, test=data(9, (0, 1, 2, 3)), devices=devices, out=tmp_path / "again", settings=SETTINGS
+        model(), loaders, test=data(9, (0, 1, 2, 3)), devices=devices, out=tmp_path / "again", settings=SETTINGS
     )
     assert [vector.tobytes() for vector in same.vectors] == [vector.tobytes() for vector in result.vectors]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"clients": []},
-        {"clients": [5]},
-        {"clients": [(torch.zeros(3, 6), torch.zeros(2, dtype=torch.int64))]},
-        {"clients": [(torch.zeros(3, 6), torch.zeros(3))]},
-        {"clients": [iter([])]},
-        {"devices": []},
-        {"settings": {"round": 3}},
-    ],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_bad_input_is_named_and_leaves_nothing(tmp_path, changes):
-    arguments = {"clients": [data(0, (0, 1))], "devices": [Device(1, 1)], "settings": SETTINGS, **changes}
-    arguments["devices"] = [Device(1, 1)] * len(arguments["clients"]) if "devices" not in changes else []
-    with pytest.raises(InvalidInput):
-        federate(model(), arguments.pop("clients"), test=data(9, (0, 1)), out=tmp_path / "run", **arguments)
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("device", [{"cpus": 0, "bandwidth": 1}, {"cpus": 1, "bandwidth": 0}])

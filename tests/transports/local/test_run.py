@@ -14,10 +14,11 @@ import pytest
 from safetensors.numpy import load_file
 from sklearn.metrics import adjusted_rand_score
 
-from sensecrypt.client import localtraining, update
+from sensecrypt.client import scoring, update
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.protocol.envelope import parse_any, serialize
+from sensecrypt.records import ClientRecord, Refusal, clients_of, servers_of
 from sensecrypt.report.folder import read_folder
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
@@ -63,7 +64,7 @@ def weighted_by_server(tmp_path_factory):
 def test_the_models_are_the_same_to_the_byte_where_the_server_weighs(tmp_path, weighted_by_server, reference, settings):
     result = play(tmp_path, **{**BY_SERVER, **settings})
     if settings.get("policy") != "maskcrypt":
-        assert any(record.get("multiplied_blocks") for record in result.log)
+        assert any(record.multiplied_blocks for record in servers_of(result.log))
     assert models(result) == models(weighted_by_server)
     for ours, theirs in zip(result.vectors, reference.vectors, strict=True):
         assert np.abs(ours - theirs).max() < 1e-4  # rounding, through three rounds of training
@@ -121,7 +122,7 @@ def test_clusters_follow_the_data(tmp_path):
 
 def test_a_run_learns_and_its_folder_tells_everything(tmp_path, reference):
     result = play(tmp_path, rounds=6)
-    first = [record["accuracy"] for record in result.records if record["round"] == 0]
+    first = [record.accuracy for record in result.records if record.round == 0]
     assert np.mean(result.accuracy) > np.mean(first)
     assert len(result.records) == 6 * 8
     for record in result.records:
@@ -133,8 +134,8 @@ def test_a_run_learns_and_its_folder_tells_everything(tmp_path, reference):
             "bytes_up",
             "bytes_down",
         } <= (record.keys())
-        assert 0 <= record["encrypted_share"] <= 1
-        assert record["mi"] <= 2.0 or not record["feasible"]
+        assert 0 <= record.encrypted_share <= 1
+        assert record.mi <= 2.0 or not record.feasible
     saved = load_file(tmp_path / "run" / "model-0.safetensors")
     assert np.concatenate([tensor.ravel() for tensor in saved.values()]).size == result.vectors[0].size
     summary = result.summary()
@@ -147,9 +148,7 @@ def test_every_encrypted_block_has_three_contributors_by_the_budgets(tmp_path):
     result = play(tmp_path, objective="protect")
     for cluster in (0, 1):
         blocks = sorted(
-            record["encrypted_blocks"]
-            for record in result.records
-            if record["cluster"] == cluster and record["round"] == 0
+            record.encrypted_blocks for record in result.records if record.cluster == cluster and record.round == 0
         )
         assert blocks[-1] == blocks[-2] == blocks[-3]
 
@@ -159,8 +158,8 @@ def test_noise_is_told_with_what_it_is_worth(tmp_path):
     told = noisy.summary()["sensitivity_noise"]
     assert (told["protects"], told["epsilon"]) == ("vector", 1.0)
     assert told["local_epsilon"] == pytest.approx(1.1, abs=0.05)
-    setup = [record for record in noisy.log if record["round"] == -1 and "client" in record]
-    assert all(record["noise"] == "vector" for record in setup)
+    setup = [record for record in noisy.log if record.round == -1 and isinstance(record, ClientRecord)]
+    assert all(record.noise == "vector" for record in setup)
     assert set(noisy.labels) == {0}  # noise as written leaves nothing to cluster by
     json.dumps(noisy.summary(), allow_nan=False)
 
@@ -170,8 +169,8 @@ def test_noise_of_a_sample_and_training_before_clustering_run_too(tmp_path, refe
     assert play(tmp_path, "sample", **few).summary()["sensitivity_noise"]["protects"] == "sample"
     trained = play(tmp_path, "trained", clustering_gradient="trained", gradient="start")
     assert models(trained) == models(reference)
-    setup = [record for record in trained.log if record["round"] == -1 and "client" in record]
-    assert all(record["train_seconds"] > 0 for record in setup)
+    setup = [record for record in trained.log if record.round == -1 and isinstance(record, ClientRecord)]
+    assert all(record.train_seconds > 0 for record in setup)
     assert trained.times()[0].clients[0].train > 0
 
 
@@ -179,14 +178,16 @@ def test_noise_of_a_sample_and_training_before_clustering_run_too(tmp_path, refe
 def test_measured_bandwidths_make_the_budgets(tmp_path, settings):
     common = {"rounds": 1, "budget": "paper", "min_contributors": 1, "cpus": "8", "bandwidths": "40,0.001", **settings}
     result = play(tmp_path, bandwidth="measured", **common)
-    setup = {record["client"]: record for record in result.log if record["round"] == -1 and "client" in record}
+    setup = {record.client: record for record in result.log if record.round == -1 and isinstance(record, ClientRecord)}
     for record in result.played:
-        members = [each for each in result.played if each["cluster"] == record["cluster"]]
-        best = max(setup[each["client"]]["measured_bandwidth"] for each in members)
-        assert record["budget"] == pytest.approx(setup[record["client"]]["measured_bandwidth"] / best)
-        if record["client"] % 2:  # a slow line takes nearly all of the delay
-            assert setup[record["client"]]["measured_bandwidth"] == pytest.approx(0.001, rel=0.05)
-    assert not any("measured_bandwidth" in record for record in play(tmp_path, "other", **common).log)
+        members = [each for each in result.played if each.cluster == record.cluster]
+        best = max(setup[each.client].measured_bandwidth for each in members)
+        assert record.budget == pytest.approx(setup[record.client].measured_bandwidth / best)
+        if record.client % 2:  # a slow line takes nearly all of the delay
+            assert setup[record.client].measured_bandwidth == pytest.approx(0.001, rel=0.05)
+    assert not any(
+        record.measured_bandwidth is not None for record in clients_of(play(tmp_path, "other", **common).log)
+    )
 
 
 def test_without_an_answer_before_the_first_round_no_bandwidth_is_measured(tmp_path):
@@ -200,7 +201,7 @@ def test_the_clock_of_processors_changes_time_and_budgets(tmp_path):
     slow, fast = (play(tmp_path, name, ghz=ghz, **common) for name, ghz in (("slow", "0.001"), ("fast", "1")))
     assert slow.summary()["device_seconds"] > 20 * fast.summary()["device_seconds"]
     mixed = play(tmp_path, "mixed", ghz="1,0.5", **common)
-    assert {record["client"] % 2: record["budget"] for record in mixed.played} == {0: 1.0, 1: 0.5}
+    assert {record.client % 2: record.budget for record in mixed.played} == {0: 1.0, 1: 0.5}
 
 
 class TestFaults:
@@ -219,9 +220,9 @@ class TestFaults:
             return damage(data) if (client, number) == (3, 1) else data
 
         result = play(tmp_path, intercept=intercept)
-        left_out = [record for record in result.records if "left_out" in record]
-        assert [(record["client"], record["round"]) for record in left_out] == [(3, 1)]
-        assert left_out[0]["left_out"]
+        left_out = [record for record in result.records if record.left_out is not None]
+        assert [(record.client, record.round) for record in left_out] == [(3, 1)]
+        assert left_out[0].left_out
 
     def test_a_replay_and_another_clients_upload_are_left_out(self, tmp_path):
         sent = {}
@@ -231,7 +232,7 @@ class TestFaults:
             return {(1, 1): sent.get((1, 0)), (2, 2): sent.get((1, 2))}.get((client, number), data)
 
         result = play(tmp_path, intercept=intercept)
-        reasons = {(r["client"], r["round"]): r["left_out"] for r in result.records if "left_out" in r}
+        reasons = {(r.client, r.round): r.left_out for r in result.records if r.left_out is not None}
         assert reasons.keys() == {(1, 1), (2, 2)}
         assert "round" in reasons[1, 1]
         assert "client" in reasons[2, 2]
@@ -245,9 +246,9 @@ class TestFaults:
 
     def test_a_client_whose_upload_is_altered_is_found_where_the_others_are_enough(self, tmp_path):
         result = play(tmp_path, intercept=self.alter, layout="blocks", budget="paper", rest="plain")
-        left_out = {(record["client"], record["round"]) for record in result.records if "left_out" in record}
+        left_out = {(record.client, record.round) for record in result.records if record.left_out is not None}
         assert left_out == {(4, 1)}
-        assert [(record["client"], record["round"]) for record in result.records if record["client"] == 4] == [
+        assert [(record.client, record.round) for record in result.records if record.client == 4] == [
             (4, 0),
             (4, 1),
         ]
@@ -255,8 +256,8 @@ class TestFaults:
         assert result.summary()["accuracy_per_client"][4] is None
         assert np.mean([each for each in result.accuracy if not np.isnan(each)]) == result.summary()["accuracy"]
         assert [time.number for time in result.times()] == [-1, 0, 1, 2]
-        [refusal] = [record for record in RunFolder(tmp_path / "run").records() if "refused" in record]
-        assert refusal["refused_client"] == 4
+        [refusal] = [record for record in RunFolder(tmp_path / "run").records() if isinstance(record, Refusal)]
+        assert refusal.refused_client == 4
         seen = read_folder(tmp_path / "run")
         assert not seen.fleet
         assert any("client 4 is left out from now on" in line for line in seen.absences)
@@ -303,19 +304,19 @@ class TestFaults:
         assert models(run_local(folder.read_config(), folder, resume=True)) == models(reference)
 
     def test_a_client_that_diverges_sends_a_zero_update(self, tmp_path, monkeypatch):
-        honest = localtraining.train
+        honest = scoring.train_on
 
-        def diverge(model, images, labels, **settings):
-            vector = honest(model, images, labels, **settings)
+        def diverge(model, data, recipe, **settings):
+            vector = honest(model, data, recipe, **settings)
             return np.full_like(vector, np.nan) if diverge.calls.pop(0) == 2 else vector
 
         diverge.calls = list(range(8)) + [0] * 100
-        monkeypatch.setattr(localtraining, "train", diverge)
+        monkeypatch.setattr(scoring, "train_on", diverge)
         result = play(tmp_path)
-        assert not [record for record in result.records if "left_out" in record]
-        [record] = [record for record in result.records if "failure" in record]
-        assert (record["client"], record["round"]) == (2, 0)
-        assert "finite" in record["failure"]
+        assert not [record for record in result.records if record.left_out is not None]
+        [record] = [record for record in result.records if record.failure is not None]
+        assert (record.client, record.round) == (2, 0)
+        assert "finite" in record.failure
 
     def test_a_client_whose_process_dies_is_left_out(self, tmp_path, monkeypatch):
         honest, here = update._protected, os.getpid()
@@ -327,8 +328,8 @@ class TestFaults:
 
         monkeypatch.setattr(update, "_protected", die)
         result = play(tmp_path, workers=2)
-        [record] = [record for record in result.records if "left_out" in record]
-        assert (record["client"], record["round"], record["left_out"]) == (5, 1, "the client's process died")
+        [record] = [record for record in result.records if record.left_out is not None]
+        assert (record.client, record.round, record.left_out) == (5, 1, "the client's process died (exit code 1)")
 
 
 @pytest.mark.parametrize("delay", [0.1, 0.4, 0.8])
@@ -347,7 +348,7 @@ def test_a_killed_run_resumes_to_the_same_models(tmp_path, delay):
     folder = RunFolder(tmp_path / "killed")
     resumed = run_local(folder.read_config(), folder, resume=True)
     assert models(resumed) == models(play(tmp_path, "whole", policy="plaintext", rounds=12))
-    assert [record["round"] for record in resumed.records] == sorted(record["round"] for record in resumed.records)
+    assert [record.round for record in resumed.records] == sorted(record.round for record in resumed.records)
     assert len(resumed.records) == 12 * 8
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sensecrypt.errors import InvalidInput, Rejected
-from sensecrypt.transports.local.workers import LOST, Workers
+from sensecrypt.transports.local.transport import Lost, Workers
 
 HERE = os.getpid()
 
@@ -96,14 +96,16 @@ def test_no_thread_is_alive_while_workers_are(workers):
 
 def test_whoever_dies_is_lost_and_nobody_else(workers):
     found = answers(workers, "die", 9)
-    assert [client for client, answer in found.items() if answer is LOST] == [3]
-    assert LOST not in answers(workers, "tell", 2).values()
+    assert {client: answer for client, answer in found.items() if isinstance(answer, Lost)} == {
+        3: Lost(" (exit code 1)")
+    }
+    assert not any(isinstance(answer, Lost) for answer in answers(workers, "tell", 2).values())
 
 
 def test_whoever_dies_is_asked_once_more(workers, tmp_path):
     found = answers(workers, "die once", 9, mark=str(tmp_path / "died").encode())
     assert (tmp_path / "died").exists()
-    assert LOST not in found.values()
+    assert not any(isinstance(answer, Lost) for answer in found.values())
 
 
 def test_errors_arrive_whole_and_leave_nothing_behind(workers):
@@ -158,7 +160,7 @@ def test_workers_end_with_the_process_that_started_them(workers):
 
 KILLED = """
 import os, signal
-from sensecrypt.transports.local.workers import Workers
+from sensecrypt.transports.local.transport import Workers
 from tests.transports.local.test_workers import Services, calls, handle
 
 print(*{pid for _, pid in Workers(handle, Services(), 3).answers(calls("tell", 9))}, flush=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from sensecrypt.errors import InvalidInput
-from sensecrypt.protocol.places import Place
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, RoundAddress
 
 PROTOCOL = "1"
 PROTOCOL_HEADER = "SenseCrypt-Protocol"
@@ -33,7 +32,7 @@ def run_address(run: str) -> str:
     return RUN.format(run=run)
 
 
-def round_address(round_: Round | Place) -> str:
+def round_address(round_: Round | RoundAddress) -> str:
     """Where a round is."""
     return ROUND.format(
         run=round_.run,

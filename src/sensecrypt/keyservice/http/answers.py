@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 
 from sensecrypt.keyservice.http.problems import refused
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import RoundAddress
 
 _PER_HOLDER = 2
 
@@ -22,11 +22,11 @@ class Answers:
         """Nothing yet."""
         self._most = most_bytes
         self._lock = threading.Lock()
-        self._places: dict[Place, tuple[int, int]] = {}  # how many answers of it, and its bytes
+        self._places: dict[RoundAddress, tuple[int, int]] = {}  # how many answers of it, and its bytes
         self._holders: dict[str, int] = {}
 
     @contextlib.contextmanager
-    def held(self, place: Place, size: int, holder: str) -> Iterator[None]:
+    def held(self, place: RoundAddress, size: int, holder: str) -> Iterator[None]:
         """Hold a model of so many bytes for as long as it is being sent to `holder`."""
         self._take(place, size, holder)
         try:
@@ -34,7 +34,7 @@ class Answers:
         finally:
             self._give_back(place, holder)
 
-    def _take(self, place: Place, size: int, holder: str) -> None:
+    def _take(self, place: RoundAddress, size: int, holder: str) -> None:
         with self._lock:
             count, _ = self._places.get(place, (0, size))
             others = sum(each for _, each in self._places.values())
@@ -45,7 +45,7 @@ class Answers:
             self._places[place] = count + 1, size
             self._holders[holder] = self._holders.get(holder, 0) + 1
 
-    def _give_back(self, place: Place, holder: str) -> None:
+    def _give_back(self, place: RoundAddress, holder: str) -> None:
         with self._lock:
             count, size = self._places.pop(place)
             if count > 1:

@@ -24,7 +24,7 @@ from sensecrypt.keyservice.http.refusals import Refusals
 from sensecrypt.keyservice.http.registry import Run
 from sensecrypt.keyservice.http.service import KeyService
 from sensecrypt.keyservice.names import PATTERN
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import RoundAddress
 
 NAME = f"^{PATTERN}$"
 _MOST = 2**31 - 1
@@ -55,6 +55,7 @@ class ServerRequest(BaseModel):
     momentum: float = Field(default=0.9, ge=0, lt=1, description="of the momentum, or of the first moment")
     beta2: float = Field(default=0.99, ge=0, lt=1, description="of the second moment")
     tau: float = Field(default=1e-3, ge=1e-12, le=1e6, description="what keeps steps small where nothing moved")
+    statistics: int = Field(default=0, ge=0, le=_MOST, description="values at the end that are no parameters")
 
 
 class RunRequest(BaseModel):
@@ -297,11 +298,11 @@ _parties = _allow("admin", "aggregator", "client")
 
 async def _place(
     run: RunName, number: Count, cluster: Count, purpose: Literal["model", "sensitivity"], attempt: Count
-) -> Place:
-    return Place(run, number, cluster, purpose, attempt)
+) -> RoundAddress:
+    return RoundAddress(run, number, cluster, purpose, attempt)
 
 
-Where = Annotated[Place, Depends(_place)]
+Where = Annotated[RoundAddress, Depends(_place)]
 _PROBLEM: dict[str, Any] = {
     "description": "not granted",
     "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}},

@@ -13,8 +13,7 @@ from sensecrypt.keyservice.http.policy import Policy
 from sensecrypt.keyservice.http.problems import refused
 from sensecrypt.keyservice.http.registry import Run, facts_of, require_going_on
 from sensecrypt.keyservice.http.store import Store, Transaction
-from sensecrypt.protocol.places import Place
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, RoundAddress
 
 _ROUNDING = 1e-9
 
@@ -56,7 +55,7 @@ class AppRuns:
 
         self._store.run(work)
 
-    def require_start(self, place: Place, start: str | None, who: Identity) -> None:
+    def require_start(self, place: RoundAddress, start: str | None, who: Identity) -> None:
         """Keep the first start that a member of the round was given, and refuse every other."""
         if start is None:
             raise refused("rejected", "members of this run say from which model they start")

@@ -40,12 +40,9 @@ from sensecrypt.protocol.answers import (
     read_sketch,
     serialize_sketch,
 )
-from sensecrypt.protocol.descriptions import describe_round
-from sensecrypt.protocol.places import Place
-from sensecrypt.protocol.released import ReleasedSum
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, RoundAddress, describe_round
 from sensecrypt.protocol.roundtasks import RoundTask
-from sensecrypt.protocol.updates import FEDAVG
+from sensecrypt.protocol.updates import FEDAVG, ReleasedSum
 
 try:
     import httpx
@@ -156,7 +153,7 @@ class DkmsClient:
         """Tell the service who takes part in a round, as aggregator."""
         self._ask("PUT", round_address(round_), body=describe_round(round_))
 
-    def task(self, place: Place, *, start: str | None = None) -> RoundTask:
+    def task(self, place: RoundAddress, *, start: str | None = None) -> RoundTask:
         """What this client needs for its part in a round.
 
         Args:
@@ -183,7 +180,7 @@ class DkmsClient:
         """A released sum, as the aggregator of a run that releases to it."""
         return read_released(self._ask("GET", f"{round_address(round_)}/sum"), round_)
 
-    def moved(self, place: Place, size: int) -> npt.NDArray[np.float32]:
+    def moved(self, place: RoundAddress, size: int) -> npt.NDArray[np.float32]:
         """How far this client's cluster has moved after the round; `protocol.updates.model_from` makes its model."""
         return read_moved(self._ask("GET", f"{round_address(place)}/model"), size)
 

@@ -26,14 +26,11 @@ from sensecrypt.protocol.answers import (
     serialize_released,
     serialize_sketch,
 )
-from sensecrypt.protocol.descriptions import read_round
 from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.protocol.ledger import ImportanceOrder
 from sensecrypt.protocol.messages import Tag
-from sensecrypt.protocol.places import Place, place_of
-from sensecrypt.protocol.released import ReleasedSum
-from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.updates import FEDAVG, moved_after
+from sensecrypt.protocol.round import Round, RoundAddress, address_of, read_round
+from sensecrypt.protocol.updates import FEDAVG, ReleasedSum, moved_after
 
 _OPENING = "WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
 _ATTEMPT = "WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
@@ -74,7 +71,7 @@ class DatabaseLedger:
         """The order that was the latest when the round was registered."""
         # the clause is a constant; values are bound
         sql = f"SELECT number, ranking FROM rankings WHERE id = (SELECT ranking FROM rounds {_ATTEMPT})"  # noqa: S608
-        row = self._store.run(lambda transaction: transaction.row(sql, *place_of(round_).all))
+        row = self._store.run(lambda transaction: transaction.row(sql, *address_of(round_).all))
         return self._release_ranking(round_.run, round_.cluster, row)
 
     def keep_ranking(self, run: str, cluster: int, ranking: ImportanceOrder) -> None:
@@ -109,7 +106,7 @@ class DatabaseLedger:
 
     def keep_tag(self, round_: Round, tag: Tag) -> bool:
         """Keep a client's tag, if it is the first."""
-        place, client = place_of(round_), tag.client
+        place, client = address_of(round_), tag.client
         without = replace(tag, blinding=None).to_bytes(round_)
         encrypted = self._cipher.encrypt(without, "tag", *place.all, client)
         blinded = None
@@ -130,7 +127,7 @@ class DatabaseLedger:
 
     def tags(self, round_: Round) -> Mapping[int, Tag]:
         """All tags of the round, by client; of a round that was released, without their blinding seeds."""
-        place = place_of(round_)
+        place = address_of(round_)
         sql = f"SELECT client, tag, blinded FROM tags {_ATTEMPT}"  # noqa: S608  (constants)
         rows = self._store.run(lambda transaction: transaction.rows(sql, *place.all))
         found = {}
@@ -142,16 +139,16 @@ class DatabaseLedger:
     def tagged(self, round_: Round) -> list[int]:
         """Whose tags there are, ascending."""
         sql = f"SELECT client FROM tags {_ATTEMPT} ORDER BY client"  # noqa: S608  (constants)
-        rows = self._store.run(lambda transaction: transaction.rows(sql, *place_of(round_).all))
+        rows = self._store.run(lambda transaction: transaction.rows(sql, *address_of(round_).all))
         return [client for (client,) in rows]
 
     def was_released(self, round_: Round) -> bool:
         """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
-        return self._store.run(lambda transaction: _is_released(transaction, place_of(round_)))
+        return self._store.run(lambda transaction: _is_released(transaction, address_of(round_)))
 
     def keep_released(self, round_: Round, released: ReleasedSum) -> None:
         """Keep the sum with its audit line, and erase the blinding seeds of all attempts: all of it or nothing."""
-        place = place_of(round_)
+        place = address_of(round_)
         rule = None
         if place.purpose == "model" and self._rule is not None:
             moved, state = self._moved_after(released, round_, self._rule)
@@ -186,7 +183,7 @@ class DatabaseLedger:
         latest = self._store.run(lambda transaction: transaction.row(sql, *where))
         before, state = None, dict[str, checks.FloatVector]()
         if latest is not None and round_.clip is not None:
-            place = replace(place_of(round_), number=latest[0], attempt=latest[1])
+            place = replace(address_of(round_), number=latest[0], attempt=latest[1])
             kept = self.result(place)
             before = None if kept is None else read_moved(kept, round_.size)
             if latest[2] is not None:
@@ -206,7 +203,7 @@ class DatabaseLedger:
             found.append({client: weights[client] for client in map(int, contributors.split(","))})
         return found
 
-    def result(self, place: Place) -> bytes | None:
+    def result(self, place: RoundAddress) -> bytes | None:
         """What came of the sum of that very attempt, if it was released: of a model, as it travels to members."""
         sql = f"SELECT result FROM releases {_OPENING} AND attempt = ?"  # noqa: S608  (constants)
         row = self._store.run(lambda transaction: transaction.row(sql, *place.all))
@@ -224,7 +221,7 @@ class DatabaseLedger:
         return read_importance_order(self._cipher.decrypt(row[1], "ranking", run, cluster, row[0]))
 
 
-def _is_released(transaction: Transaction, place: Place) -> bool:
+def _is_released(transaction: Transaction, place: RoundAddress) -> bool:
     # the clause is a constant; values are bound
     row = transaction.row(f"SELECT result IS NOT NULL FROM releases {_OPENING}", *place.round)  # noqa: S608
     return row is not None and bool(row[0])

@@ -18,11 +18,9 @@ from sensecrypt.keyservice.http.policy import Policy
 from sensecrypt.keyservice.http.problems import refused
 from sensecrypt.keyservice.http.store import Store, Transaction
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.descriptions import describe_round, read_round
 from sensecrypt.protocol.keyserver import MOST_FAILURES
-from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.releaserules import ReleaseRules
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, RoundAddress, address_of, describe_round, read_round
 from sensecrypt.types import BoolVector
 
 _KEPT_ROUNDS = 256  # in memory
@@ -103,7 +101,7 @@ class Registry:
         """Of this store; what was read once is kept in memory, as it never changes."""
         self._store = store
         self._runs: dict[str, Run] = {}
-        self._rounds: OrderedDict[Place, Round] = OrderedDict()
+        self._rounds: OrderedDict[RoundAddress, Round] = OrderedDict()
         rows = store.run(lambda transaction: transaction.rows("SELECT run FROM runs WHERE ended"))
         self.ended = {name for (name,) in rows}
 
@@ -173,14 +171,14 @@ class Registry:
         sql = "SELECT client, samples FROM samples WHERE run = ?"
         return dict(self._store.run(lambda transaction: transaction.rows(sql, run)))
 
-    def round(self, place: Place) -> Round:
+    def round(self, place: RoundAddress) -> Round:
         """The round there, or a refusal."""
         found = self.find_round(place)
         if found is None:
             raise refused("unknown-round", "there is no such round, or not this attempt of it")
         return found
 
-    def find_round(self, place: Place) -> Round | None:
+    def find_round(self, place: RoundAddress) -> Round | None:
         """The round there, if there is one."""
         found = self._rounds.get(place)
         if found is None:
@@ -202,11 +200,11 @@ class Registry:
         row = self._store.run(lambda transaction: transaction.row(sql, run, cluster))
         if row is None:
             raise refused("unknown-round", "the cluster has played no round")
-        return self.round(Place(run, row[0], cluster, "model", row[1]))
+        return self.round(RoundAddress(run, row[0], cluster, "model", row[1]))
 
     def add_round(self, round_: Round, who: Identity) -> bool:
         """Keep a round; False if it was registered before, exactly so."""
-        place, description = place_of(round_), describe_round(round_)
+        place, description = address_of(round_), describe_round(round_)
 
         def work(transaction: Transaction) -> bool:
             if _is_repeated(transaction, place, round_):
@@ -230,7 +228,7 @@ class Registry:
         return self._store.run(work)
 
 
-def facts_of(place: Place) -> dict[str, str | int]:
+def facts_of(place: RoundAddress) -> dict[str, str | int]:
     """A round in an audit line."""
     return {
         "run": place.run,
@@ -298,7 +296,7 @@ def check_weights(round_: Round, samples: Mapping[int, int], rules: ReleaseRules
             raise refused("other-weights", reason)
 
 
-def left_behind(transaction: Transaction, place: Place) -> str | None:
+def left_behind(transaction: Transaction, place: RoundAddress) -> str | None:
     """Why no sum of that attempt will be released any more, or None: a later attempt, or round, has begun."""
     sql = "SELECT max(attempt) FROM rounds WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
     attempt = (transaction.row(sql, *place.round) or (None,))[0]
@@ -309,7 +307,7 @@ def left_behind(transaction: Transaction, place: Place) -> str | None:
     return None if number == place.number else f"round {number} has begun, and blindings of earlier ones are forgotten"
 
 
-def _is_repeated(transaction: Transaction, place: Place, round_: Round) -> bool:
+def _is_repeated(transaction: Transaction, place: RoundAddress, round_: Round) -> bool:
     sql = "SELECT description FROM rounds WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
     known = transaction.row(sql, *place.all)
     if known is not None and read_round(known[0]) != round_:
@@ -317,7 +315,7 @@ def _is_repeated(transaction: Transaction, place: Place, round_: Round) -> bool:
     return known is not None
 
 
-def _check_free(transaction: Transaction, place: Place, members: set[int]) -> None:
+def _check_free(transaction: Transaction, place: RoundAddress, members: set[int]) -> None:
     """A new attempt comes after all others, before anything was decrypted, and takes nobody from another cluster."""
     sql = "SELECT result IS NOT NULL FROM releases WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
     released = transaction.row(sql, *place.round)

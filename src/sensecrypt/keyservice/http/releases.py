@@ -13,7 +13,7 @@ from sensecrypt.keyservice.http.problems import refused
 from sensecrypt.keyservice.http.registry import facts_of, left_behind, require_going_on
 from sensecrypt.keyservice.http.store import Store, Transaction
 from sensecrypt.protocol.answers import Acknowledgement
-from sensecrypt.protocol.places import Place
+from sensecrypt.protocol.round import RoundAddress
 
 _NEW = "INSERT INTO releases (run, number, cluster, purpose) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _OPENING = "WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
@@ -33,7 +33,7 @@ class Releases:
     failures: int
     run_failures: int
 
-    def claim(self, place: Place, digest: bytes, who: Identity) -> Acknowledgement | None:
+    def claim(self, place: RoundAddress, digest: bytes, who: Identity) -> Acknowledgement | None:
         """Enter decryption with the sum of that hash; what came out if this very sum was released before."""
 
         def work(transaction: Transaction) -> Acknowledgement | None:
@@ -64,7 +64,7 @@ class Releases:
 
         return self.store.run(work)
 
-    def release(self, place: Place, *, failed: bool) -> None:
+    def release(self, place: RoundAddress, *, failed: bool) -> None:
         """The sum was refused: another may come; it counts if it was refused after decryption."""
         sql = f"UPDATE releases SET digest = NULL, failures = failures + ? {_OPENING}"  # noqa: S608  (constants)
         self.store.run(lambda transaction: transaction.change(sql, int(failed), *place.round))

@@ -34,12 +34,10 @@ from sensecrypt.protocol.answers import (
     read_sketch,
     serialize_sketch,
 )
-from sensecrypt.protocol.descriptions import read_round
 from sensecrypt.protocol.keyserver import MISMATCH, KeyServer
 from sensecrypt.protocol.messages import Aggregate, Tag
-from sensecrypt.protocol.places import Place, place_of
 from sensecrypt.protocol.releaserules import ReleaseRules
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, RoundAddress, address_of, read_round
 from sensecrypt.protocol.roundtasks import RoundTask
 
 T = TypeVar("T")
@@ -65,7 +63,7 @@ class KeyService:
         self._decryptions = Buckets(rate=policy.decryptions_per_minute / 60, burst=policy.decryptions_per_minute)
         self._registering, self._keeping = threading.Lock(), threading.Lock()
         self._release: dict[tuple[str, int, str], threading.Lock] = {}
-        self._models: dict[Place, bytes] = {}
+        self._models: dict[RoundAddress, bytes] = {}
         self.answers = Answers(policy.answer_megabytes * 1_000_000)
         self._handed = Repeated(per_minute=policy.lines_per_minute)
         self._keys: dict[str, VaultKey] = {}
@@ -122,12 +120,12 @@ class KeyService:
 
     # What the aggregator asks for.
 
-    def register_round(self, data: bytes, place: Place, who: Identity) -> None:
+    def register_round(self, data: bytes, place: RoundAddress, who: Identity) -> None:
         """Keep a round's members, with the weights that follow from their samples; the same again changes nothing."""
         run = self._authorised(place.run, who)
         self._take_turn(who)
         round_ = _checked(read_round, data)
-        if place_of(round_) != place:
+        if address_of(round_) != place:
             raise refused("rejected", "the message describes another round than its address")
         check_run(round_, run)
         try:
@@ -146,18 +144,18 @@ class KeyService:
         finally:
             lock.release()
 
-    def tags(self, place: Place, who: Identity) -> list[int]:
+    def tags(self, place: RoundAddress, who: Identity) -> list[int]:
         """Whose tags have arrived."""
         self._authorised(place.run, who)
         return self._ledger(who).tagged(self._registry.round(place))
 
-    def aggregate_limit(self, place: Place, who: Identity) -> int:
+    def aggregate_limit(self, place: RoundAddress, who: Identity) -> int:
         """How long an aggregate of that run can be: every block encrypted and every value plain, and a header."""
         run = self._authorised(place.run, who)
         profile = get_profile(run.profile)
         return run.blocks * (profile.ciphertext_bytes + 1) + run.size * profile.slot_bits // 8 + _HEADER_BYTES
 
-    def tag_limit(self, place: Place) -> int:
+    def tag_limit(self, place: RoundAddress) -> int:
         """How long a tag of that run can be: a mask, and a header."""
         return self._registry.run(place.run).blocks // 8 + _HEADER_BYTES
 
@@ -171,7 +169,7 @@ class KeyService:
             finally:
                 self.metrics.count("releases_waiting", -1)
 
-    def decrypt_aggregate(self, data: bytes, place: Place, who: Identity) -> bytes:
+    def decrypt_aggregate(self, data: bytes, place: RoundAddress, who: Identity) -> bytes:
         """Decrypt and verify a sum, once; the same again is told what came out, and nothing is decrypted."""
         run, round_ = self._authorised(place.run, who), self._registry.round(place)
         self._take_turn(who)
@@ -187,7 +185,7 @@ class KeyService:
             self.end_run(run.run, who)
         return known.to_bytes()
 
-    def released_sum(self, place: Place, who: Identity) -> bytes:
+    def released_sum(self, place: RoundAddress, who: Identity) -> bytes:
         """A round's released sum, in a run whose members agreed that its aggregator has it."""
         run = self._authorised(place.run, who)
         if not run.release_to_aggregator:
@@ -221,7 +219,7 @@ class KeyService:
         row = self._ledger(who).keep_sketch(name, client, _checked(read_sketch, data))
         return serialize_sketch(self._server(run, who).turn(name, row))
 
-    def task(self, place: Place, who: Identity, *, start: str | None = None) -> bytes:
+    def task(self, place: RoundAddress, who: Identity, *, start: str | None = None) -> bytes:
         """A round as it was registered, and what its members share: the seed of tags, and the order.
 
         Args:
@@ -242,7 +240,7 @@ class KeyService:
         seed = self._server(run, who).tag_seed
         return RoundTask(round_, seed(round_), ranking, after, seed(after) if after is not None else b"").to_bytes()
 
-    def take_tag(self, data: bytes, place: Place, who: Identity) -> None:
+    def take_tag(self, data: bytes, place: RoundAddress, who: Identity) -> None:
         """Keep a client's tag; the same again changes nothing."""
         run, round_ = self._own(place, who)
         client = self._client(run, who)
@@ -254,12 +252,12 @@ class KeyService:
             return
         self.metrics.count("tags")
 
-    def model_bytes(self, place: Place, who: Identity) -> int:
+    def model_bytes(self, place: RoundAddress, who: Identity) -> int:
         """How long the answer with a member's model is, at most."""
         run = self._starter(place, who)
         return run.size * get_profile(run.profile).slot_bits // 8 + _HEADER_BYTES
 
-    def model(self, place: Place, who: Identity) -> bytes:
+    def model(self, place: RoundAddress, who: Identity) -> bytes:
         """The released sum of a member's own cluster."""
         self._starter(place, who)
         with self._keeping:  # one at a time: many who ask at once get one copy
@@ -277,7 +275,7 @@ class KeyService:
 
     # How it is done.
 
-    def _lock(self, place: Place) -> threading.Lock:
+    def _lock(self, place: RoundAddress) -> threading.Lock:
         """Held while a sum of a cluster is decrypted, and while one of its rounds is registered.
 
         Sums of fixed groups are checked against each other: one of a run at a time.
@@ -304,7 +302,7 @@ class KeyService:
     def _decrypt(
         self, data: bytes, contributors: tuple[int, ...], round_: Round, run: Run, who: Identity
     ) -> Acknowledgement:
-        place, server = place_of(round_), self._server(run, who)
+        place, server = address_of(round_), self._server(run, who)
         try:
             server.check_contributors(contributors, round_)
         except Rejected as error:  # nothing is decrypted for it, and nobody kept waiting
@@ -333,7 +331,7 @@ class KeyService:
 
     def _make_order(self, round_: Round, run: Run, who: Identity) -> None:
         """From the released sensitivities; also if a crash came between release and ordering."""
-        result = self._ledger(who).result(place_of(round_))
+        result = self._ledger(who).result(address_of(round_))
         if result is not None:
             ledger = DatabaseLedger(self.store, self._root, who, number=round_.number)
             self._server(run, who, ledger).set_order(round_, read_released(result, round_), first=run.flags())
@@ -345,13 +343,13 @@ class KeyService:
             raise refused("not-the-aggregator", f"{who.name} is not the aggregator of run {name}")
         return run
 
-    def _own(self, place: Place, who: Identity) -> tuple[Run, Round]:
+    def _own(self, place: RoundAddress, who: Identity) -> tuple[Run, Round]:
         """The round there, if it is the asking client's own."""
         run, round_ = self._registry.run(place.run), self._registry.round(place)
         self._member(run, round_, who)
         return run, round_
 
-    def _starter(self, place: Place, who: Identity) -> Run:
+    def _starter(self, place: RoundAddress, who: Identity) -> Run:
         """The run of a round that is the asking client's own, or whose model its present round starts from.
 
         Where only some members of a cluster take part in a round, others start the next one from its model. Models of
@@ -380,10 +378,10 @@ class KeyService:
         return DatabaseLedger(self.store, self._root, who)
 
     def _server(self, run: Run, who: Identity, ledger: DatabaseLedger | None = None) -> KeyServer:
-        key = self._key(run.run)
-        rule = None if run.release_to_aggregator else ServerRule(**run.server)
+        key, server = self._key(run.run), ServerRule(**run.server)
+        rule = None if run.release_to_aggregator else server
         ledger = ledger or DatabaseLedger(self.store, self._root, who, rule=rule)
-        return KeyServer(key, rules=self._rules(run), ledger=ledger)
+        return KeyServer(key, rules=self._rules(run), ledger=ledger, statistics=server.statistics)
 
     def _rules(self, run: Run) -> ReleaseRules:
         limits = self.policy
@@ -402,7 +400,7 @@ class KeyService:
         known = replace(tag, blinding=None) if ledger.was_released(round_) else tag
         return ledger.tags(round_).get(tag.client) == known
 
-    def _note_handed(self, what: str, who: Identity, place: Place) -> None:
+    def _note_handed(self, what: str, who: Identity, place: RoundAddress) -> None:
         """The first time always; of the same again so many lines per minute."""
         skipped = self._handed.passes(f"{who.role} {who.name}", f"{what} {who.role} {who.name} {place}")
         if skipped is not None:

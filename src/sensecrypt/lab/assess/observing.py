@@ -29,9 +29,9 @@ from sensecrypt.protocol.envelope import parse_any
 from sensecrypt.protocol.messages import Aggregate, Upload
 from sensecrypt.protocol.protection import model_format
 from sensecrypt.protocol.round import Round
+from sensecrypt.records import SETUP, clients_of
 from sensecrypt.rng import derive_rng
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.simulation.clock import SETUP
 from sensecrypt.transports.local.keys import release_rules
 from sensecrypt.types import BoolVector, Mask
 
@@ -141,9 +141,9 @@ class _Recording:
     def _members(self, number: int, cluster: int) -> list[int]:
         """Of one round: not all of a cluster are, where members are sampled."""
         return [
-            record["client"]
-            for record in self.folder.records()
-            if record["round"] == number and record.get("cluster") == cluster and "client" in record
+            record.client
+            for record in clients_of(self.folder.records())
+            if record.round == number and record.cluster == cluster
         ]
 
     def gradient(self, sent: FloatVector, before: FloatVector, scale: float) -> FloatVector:

@@ -12,9 +12,9 @@ from sensecrypt.crypto.publicfile import public_key
 from sensecrypt.crypto.scheme import Ciphertexts
 from sensecrypt.lab.bench.measure import peak_mb
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.integrity import TagOffset
 from sensecrypt.protocol.messages import Upload
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.tags import TagOffset
 from sensecrypt.types import Mask
 
 

@@ -14,6 +14,7 @@ from sensecrypt.client.problem import Problem, own_problem
 from sensecrypt.config import make_config
 from sensecrypt.lab.bench.table import Shown, described
 from sensecrypt.models import build_model
+from sensecrypt.records import clients_of, servers_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import total_seconds
 from sensecrypt.transports.local.result import Result
@@ -56,8 +57,8 @@ def run(*, repeats: int, on_step: Callable[[str], None]) -> Report:
             for kind, seconds in zip(KINDS, _parts(result), strict=True):
                 times.setdefault((kind, mode), []).append(seconds)
             models.add(tuple(vector.tobytes() for vector in result.vectors))
-            sizes.add(tuple(record.get("bytes_up") for record in result.log))
-            ciphertexts = sum(record.get("encrypted_blocks", 0) for record in result.played)
+            sizes.add(tuple(record.bytes_up for record in clients_of(result.log)))
+            ciphertexts = sum(record.encrypted_blocks or 0 for record in result.played)
     rows = []
     for kind in KINDS:
         real, calibrated = (median(times[kind, mode]) for mode in ("real", "calibrated"))
@@ -98,10 +99,10 @@ def _play(problem: Problem, mode: str) -> Result:
 
 
 def _parts(result: Result) -> tuple[float, float, float, float]:
-    servers = [record for record in result.log if "server" in record]
+    servers = servers_of(result.log)
     return (
-        sum(record["encrypt_seconds"] for record in result.played),
-        sum(record["add_seconds"] for record in servers),
-        sum(record["decrypt_seconds"] for record in servers),
+        sum(record.encrypt_seconds or 0.0 for record in result.played),
+        sum(record.add_seconds or 0.0 for record in servers),
+        sum(record.decrypt_seconds or 0.0 for record in servers),
         total_seconds(result.times()),
     )

@@ -26,11 +26,10 @@ from sensecrypt.lab.bench.measure import Times, peak_mb
 from sensecrypt.lab.bench.table import Shown, Table
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.integrity import TagOffset, mac_tag
 from sensecrypt.protocol.messages import Aggregate, Tag, Upload
-from sensecrypt.protocol.places import place_of
 from sensecrypt.protocol.protection import model_format
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, address_of
+from sensecrypt.protocol.tags import TagOffset, mac_tag
 from sensecrypt.types import Mask
 
 PROFILE, RUN = "paillier-2048", "bench"
@@ -183,7 +182,7 @@ class _Rounds:
         round_ = self.register(number)
         for client, values in self._values.items():
             with self._running.identity("client", f"client-{client}") as identity:
-                value = mac_tag(values, identity.task(place_of(round_)).seed)
+                value = mac_tag(values, identity.task(address_of(round_)).seed)
                 signed = Tag(client, value, value)
                 identity.send_tag(signed.to_bytes(round_), round_)
         return round_
@@ -223,11 +222,11 @@ def _crowd(running: _Running, clients: int, ask: Callable[[int, DkmsClient], int
 
 
 def _model_bytes(identity: DkmsClient, round_: Round) -> int:
-    return int(identity.moved(place_of(round_), round_.size).nbytes)
+    return int(identity.moved(address_of(round_), round_.size).nbytes)
 
 
 def _tag(identity: DkmsClient, round_: Round, client: int) -> int:
-    identity.task(place_of(round_))
+    identity.task(address_of(round_))
     identity.send_tag(Tag(client, client, client).to_bytes(round_), round_)
     return 1
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from sensecrypt.errors import Rejected
 from sensecrypt.lab.bench.table import Shown, described
-from sensecrypt.protocol.groups import check_groups, make_groups
-from sensecrypt.protocol.releaserules import ReleaseRules
+from sensecrypt.protocol.releaserules import ReleaseRules, check_groups, make_groups
 from sensecrypt.rng import derive_rng
 
 LEAST, QUORUM, ROUNDS = 3, 0.5, 100

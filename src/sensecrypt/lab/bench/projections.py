@@ -28,10 +28,10 @@ from sensecrypt.lab.bench.measure import Times
 from sensecrypt.lab.bench.table import Shown, described, milliseconds
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.blinding import Blinding, wrap
 from sensecrypt.protocol.messages import Tag, Upload
 from sensecrypt.protocol.protection import model_format, protect_model
 from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.tags import Blinding, wrap
 from sensecrypt.types import Mask
 
 PROFILE: Final = "paillier-2048"

@@ -7,6 +7,7 @@ masks under the same preset and settings, if both take part.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from sensecrypt.methods import Method
 from sensecrypt.models import DEFAULT_MODEL
 from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
+from sensecrypt.records import servers_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.calibration import measure_cost_model
 from sensecrypt.simulation.clock import CostModel, RoundTime, total_seconds
@@ -172,7 +174,7 @@ def _median_client(result: Result) -> float:
     """The mean encrypted share of the median client."""
     shares: dict[int, list[float]] = {}
     for record in result.played:
-        shares.setdefault(record["client"], []).append(record["encrypted_share"])
+        shares.setdefault(record.client, []).append(record.encrypted_share or 0.0)
     means = sorted(mean(each) for each in shares.values())
     return means[(len(means) - 1) // 2]
 
@@ -181,26 +183,28 @@ def _under_covered(result: Result) -> float:
     """Mean share of what a cluster encrypted that fewer than `min_contributors` of its clients did."""
     size = result.vectors[0].size
     blocks = -(-size // min(get_profile(result.config.encryption.profile).slots, size))
-    served = [record for record in result.log if "server" in record and record.get("union_share")]
+    served = [record for record in servers_of(result.log) if record.union_share]
     return float(
-        mean([record["under_covered_blocks"] / (record["union_share"] * blocks) for record in served] or [0.0])
+        mean(
+            [(record.under_covered_blocks or 0) / ((record.union_share or 1.0) * blocks) for record in served] or [0.0]
+        )
     )
 
 
 def _ahead(result: Result) -> float:
     """Device seconds a round that the busiest client spends on randomness before it; not in its time."""
     spent = [
-        (record["ahead_seconds"] + record.get("order_ahead_seconds", 0.0))
-        / result.config.devices(record["round"])[record["client"]].speed
+        ((record.ahead_seconds or 0.0) + (record.order_ahead_seconds or 0.0))
+        / result.config.devices(record.round)[record.client].speed
         for record in result.played
     ]
     return max(spent, default=0.0)
 
 
 def _round_row(time: RoundTime, result: Result) -> dict[str, Any]:
-    records = [record for record in result.records if record["round"] == time.number]
-    accuracies = [record["accuracy"] for record in records]
-    played = [record for record in records if "left_out" not in record]
+    records = [record for record in result.records if record.round == time.number]
+    accuracies = [math.nan if record.accuracy is None else record.accuracy for record in records]
+    played = [record for record in records if record.counts]
     return {
         "round": time.number,
         "seconds": time.seconds,
@@ -209,10 +213,10 @@ def _round_row(time: RoundTime, result: Result) -> dict[str, Any]:
         "accuracy_mean": mean(accuracies),
         "accuracy_min": min(accuracies),
         "accuracy_max": max(accuracies),
-        "encrypted_share": mean(record["encrypted_share"] for record in played),
-        "encrypted_share_min": min(record["encrypted_share"] for record in played),
-        "bytes_up": sum(record["bytes_up"] for record in played),
-        "bytes_down": sum(record["bytes_down"] for record in played),
+        "encrypted_share": mean((record.encrypted_share or 0.0) for record in played),
+        "encrypted_share_min": min((record.encrypted_share or 0.0) for record in played),
+        "bytes_up": sum((record.bytes_up or 0) for record in played),
+        "bytes_down": sum((record.bytes_down or 0) for record in played),
         "client_seconds_min": min(time.client_seconds),
         "client_seconds_mean": mean(time.client_seconds),
         "client_seconds_max": max(time.client_seconds),

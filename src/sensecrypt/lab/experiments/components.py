@@ -19,6 +19,7 @@ from sensecrypt.lab.bench.stock import stock_cost_model
 from sensecrypt.lab.drawing import Figure, log_axis, number, sheet
 from sensecrypt.lab.experiments.charts import Range, ranges
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.records import ClientRecord, ServerRecord, servers_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.calibration import measure_cost_model
 from sensecrypt.transports.local.result import Result
@@ -82,30 +83,30 @@ def step_rows(result: Result, preset: str) -> list[Row]:
     """A row a step, client and round; with the paper's preset, ciphertexts at python-paillier's cost."""
     side = STOCK if preset == "paper" else OURS
     stock = stock_cost_model() if preset == "paper" else None
-    log = [dict(stock.charge(record) if stock else record) for record in result.log if record["round"] >= 0]
+    log = [stock.charge(record) if stock else record for record in result.log if record.round >= 0]
     rows: list[Row] = []
 
     def add(step: str, client: int | None, seconds: float, share: float | None = None) -> None:
         rows.append({"side": side, "step": step, "client": client, "seconds": seconds, "share": share})
 
     scale = FLEET / result.config.problem.clients
-    servers = [record for record in log if "server" in record]
-    unions = {(record["round"], record.get("cluster")): record["union_share"] for record in servers}
+    unions = {(record.round, record.cluster): record.union_share for record in servers_of(log)}
     for record in log:
-        if "release_seconds" in record:  # of the clients where they share the key, else of the key server
-            client = record["client"] + 1 if "client" in record else None
-            share = unions[record["round"], record.get("cluster")]
-            add("decryption", client, record["release_seconds"] + record["decrypt_seconds"], share)
-        if "client" in record and "left_out" not in record:
-            client = record["client"] + 1
-            add("training", client, record["train_seconds"])
-            add("sensitivity", client, record["sensitivity_seconds"])
-            add("selection", client, record["select_seconds"])
-            protection = record["protect_seconds"] + record["encrypt_seconds"]
-            add("encryption", client, protection, record["encrypted_share"])
-        elif "server" in record:
-            uploads = (record.get(f"{part}_seconds", 0.0) for part in ("aggregate", "add", "multiply"))
-            add("aggregation", None, scale * sum(uploads) + record.get("add_plain_seconds", 0.0))
+        if record.release_seconds is not None:  # of the clients where they share the key, else of the key server
+            client = record.client + 1 if isinstance(record, ClientRecord) else None
+            releasing = record.release_seconds + (record.decrypt_seconds or 0.0)
+            add("decryption", client, releasing, unions[record.round, record.cluster])
+        if isinstance(record, ServerRecord):
+            uploads = (record.aggregate_seconds, record.add_seconds, record.multiply_seconds)
+            adding = sum(each or 0.0 for each in uploads)
+            add("aggregation", None, scale * adding + (record.add_plain_seconds or 0.0))
+        elif record.counts:
+            client = record.client + 1
+            add("training", client, record.train_seconds or 0.0)
+            add("sensitivity", client, record.sensitivity_seconds or 0.0)
+            add("selection", client, record.select_seconds or 0.0)
+            protection = (record.protect_seconds or 0.0) + (record.encrypt_seconds or 0.0)
+            add("encryption", client, protection, record.encrypted_share)
     return rows
 
 

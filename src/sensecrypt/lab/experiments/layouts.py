@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from sensecrypt.lab.assess.recorded import recorded_rows
 from sensecrypt.lab.drawing import Figure, colour_of, log_axis, number, sheet
@@ -17,6 +16,7 @@ from sensecrypt.lab.experiments.picking import distinct, where
 from sensecrypt.methods import parse_methods
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector
 from sensecrypt.profiles import get_profile
+from sensecrypt.records import ClientRecord, Played, only_played
 from sensecrypt.runs.folder import RunFolder
 
 LAYOUTS = {
@@ -42,7 +42,7 @@ def _measure(spec: Spec, layout: str, folder: Path) -> list[Row]:
     config = run.read_config()
     size = get_vector(build_model(DEFAULT_MODEL[config.problem.dataset], seed=0)).size
     blocks = -(-size // get_profile(config.encryption.profile).slots)
-    records = [record for record in run.records() if record["round"] >= 0]
+    records = [record for record in only_played(run.records()) if record.round >= 0]
     rows: list[Row] = [_record_row(record, blocks, report["rows"][0]["crypto"]) for record in records]
     for client in range(0, config.problem.clients, spec["every"]):
         for role in (ALONE, TOGETHER):
@@ -52,15 +52,30 @@ def _measure(spec: Spec, layout: str, folder: Path) -> list[Row]:
     return [{"layout": layout, **row} for row in rows]
 
 
-def _record_row(record: dict[str, Any], blocks: int, crypto: str) -> Row:
+def _record_row(record: Played, blocks: int, crypto: str) -> Row:
     """A client's upload, or a cluster's sum."""
-    if "client" in record:
-        kept = ("round", "client", "encrypted_share", "coverage", "budget", "bytes_up")
-        told = {key: record[key] for key in kept}
-        return {"kind": "client", **told, "ciphertexts": record["encrypted_blocks"], "crypto": crypto}
-    told = {key: record[key] for key in ("round", "cluster", "union_share", "under_covered_blocks")}
-    shared = 1 - record["under_covered_blocks"] / max(round(record["union_share"] * blocks), 1)
-    return {"kind": "sum", **told, "shared": shared}
+    if isinstance(record, ClientRecord):
+        return {
+            "kind": "client",
+            "round": record.round,
+            "client": record.client,
+            "encrypted_share": record.encrypted_share,
+            "coverage": record.coverage,
+            "budget": record.budget,
+            "bytes_up": record.bytes_up,
+            "ciphertexts": record.encrypted_blocks,
+            "crypto": crypto,
+        }
+    lonely, union = record.under_covered_blocks or 0, record.union_share or 0.0
+    shared = 1 - lonely / max(round(union * blocks), 1)
+    return {
+        "kind": "sum",
+        "round": record.round,
+        "cluster": record.cluster,
+        "union_share": union,
+        "under_covered_blocks": lonely,
+        "shared": shared,
+    }
 
 
 def _of(rows: Rows, layout: str, kind: str) -> Rows:

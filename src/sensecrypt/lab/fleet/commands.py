@@ -102,7 +102,8 @@ def _superlink(folder: FleetFolder, description: Description) -> list[str]:
 def _supernode(name: str, folder: FleetFolder, description: Description) -> list[str]:
     identity = folder.identity(name.replace("node-", "client-"))
     command = [flower_command("flower-supernode"), "--superlink", description.superlink]
-    command += ["--node-config", node_config(identity)]
+    part = f"partition-id={name.removeprefix('node-')} num-partitions={description.clients}"
+    command += ["--node-config", f"{node_config(identity)} {part}"]
     if not description.tls:
         return [*command, "--insecure"]
     trust = ["--root-certificates", str(folder.pki / "ca.crt")]

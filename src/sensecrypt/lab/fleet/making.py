@@ -25,6 +25,7 @@ _POLICY = """\
 min_contributors = {least}
 colluders = {colluders}
 allow_insecure = true  # a run may ask for the profile insecure-test
+release_to = ["aggregator"]  # apps with sensecrypt.flower register their own runs
 """
 
 
@@ -117,6 +118,7 @@ def _identity(name: str, clients: int) -> str:
         f'certificate = "{pki}/{name}.crt"\nkey = "{pki}/{name}.key"\nauthority = "{pki}/ca.crt"\n'
         'state = "state"\n'
         "tell_accuracy = true  # everybody is on this machine; in earnest, see docs/deployment.md\n"
+        "release_to_aggregator = true  # for apps with sensecrypt.flower, whose ServerApp has the model\n"
     ) + (two if clients == 2 and name != AGGREGATOR else "")
 
 

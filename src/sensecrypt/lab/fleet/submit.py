@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sensecrypt import checks
 from sensecrypt.config import RunConfig
@@ -21,6 +21,7 @@ from sensecrypt.lab.fleet.commands import tag
 from sensecrypt.lab.fleet.folder import FleetFolder
 from sensecrypt.lab.fleet.processes import end, running
 from sensecrypt.lab.fleet.registration import check_config, register
+from sensecrypt.records import Evaluation, Record, clients_of
 from sensecrypt.runs.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -168,31 +169,24 @@ class Submitted:
         """Tell about the rounds after `told`; the last one told."""
         if on_round is None:
             return told
-        records = _records(self.folder / "records.jsonl")
+        records = RunFolder(self.folder).records()
         accuracy = _latest_accuracy(records)
-        for number in sorted({each["round"] for each in records if "client" in each and each["round"] > told}):
+        for number in sorted({each.round for each in clients_of(records) if each.round > told}):
             shares = [
-                each["encrypted_share"] for each in records if each["round"] == number and "encrypted_share" in each
+                each.encrypted_share
+                for each in clients_of(records)
+                if each.round == number and each.encrypted_share is not None
             ]
             on_round(number, accuracy, _mean(shares))
             told = number
         return told
 
 
-def _records(path: Path) -> list[dict[str, Any]]:
-    """The records of all rounds so far."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]  # a last line without end is still being written
-    except OSError:
-        return []
-    return [record for record in map(json.loads, lines) if record["round"] >= 0]
-
-
-def _latest_accuracy(records: list[dict[str, Any]]) -> float:
+def _latest_accuracy(records: list[Record]) -> float:
     """The mean in the last round whose models were tried: clients do that with what they get in the next one."""
-    tried = [record for record in records if "accuracy" in record]
-    last = max((record["round"] for record in tried), default=-1)
-    return _mean([record["accuracy"] for record in tried if record["round"] == last])
+    tried = [record for record in records if isinstance(record, Evaluation)]
+    last = max((record.round for record in tried), default=-1)
+    return _mean([record.accuracy for record in tried if record.round == last])
 
 
 def _mean(values: list[float]) -> float:

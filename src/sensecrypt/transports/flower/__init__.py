@@ -7,7 +7,7 @@ PyTorch nor anything that could decrypt.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from sensecrypt.errors import MissingExtra
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import ServerApp
 
     from sensecrypt.client.problem import Share
-    from sensecrypt.client.training import Fit
+    from sensecrypt.client.recipe import Evaluate, Fit, Loss, MakeOptimizer, MakeScheduler, Metric
     from sensecrypt.config import RunConfig
 
 
@@ -29,18 +29,49 @@ def server_app() -> ServerApp:
     return make_app()
 
 
-def client_app(load: Callable[[RunConfig, int], Share] | None = None, *, fit: Fit | None = None) -> ClientApp:
+def client_app(
+    load: Callable[[RunConfig, int], Share] | None = None,
+    *,
+    loss: Loss | None = None,
+    fit: Fit | None = None,
+    optimizer: MakeOptimizer | None = None,
+    scheduler: MakeScheduler | None = None,
+    proximal_mu: float = 0.0,
+    metrics: Mapping[str, Metric] | None = None,
+    evaluate: Evaluate | None = None,
+    device: str = "cpu",
+) -> ClientApp:
     """A ClientApp that trains, chooses what to encrypt, and uploads.
+
+    What trains, and how, is said as for `sensecrypt.federate`.
 
     Args:
         load: from the run's configuration and the client's number to its model and data; None: what the configuration
             names.
-        fit: trains a model on a client's samples, in place; None: stochastic gradient descent as configured.
+        loss: of a model's output and the batch.
+        fit: trains a model on the client's own data, in place, in one round.
+        optimizer: from parameters to an optimiser; None: stochastic gradient descent as configured.
+        scheduler: from an optimiser to a schedule that has a step per round.
+        proximal_mu: μ of FedProx.
+        metrics: named figures of a model's output and a batch.
+        evaluate: named figures of a model on test data.
+        device: where models train: `cpu`, `cuda`, `mps`, or `auto`.
     """
     _require_flower()
+    from sensecrypt.client.checking import make_recipe
     from sensecrypt.transports.flower.clientapp import make_app
 
-    return make_app(load, fit=fit)
+    recipe = make_recipe(
+        loss=loss,
+        fit=fit,
+        optimizer=optimizer,
+        scheduler=scheduler,
+        proximal_mu=proximal_mu,
+        metrics=metrics,
+        evaluate=evaluate,
+        device=device,
+    )
+    return make_app(load, recipe=recipe)
 
 
 def _require_flower() -> None:

@@ -14,7 +14,8 @@ from sensecrypt.client.client import NO_PART
 from sensecrypt.client.identity import Identity, read_identity
 from sensecrypt.client.joining import Load, join_run, require_terms
 from sensecrypt.client.problem import configured_share
-from sensecrypt.client.training import Fit, warm_up
+from sensecrypt.client.recipe import Recipe
+from sensecrypt.client.training import warm_up
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.protocol.coordination import FAILURE, Challenge, Parts, require_parts
 from sensecrypt.transports.flower.proof import Statement, prove
@@ -26,12 +27,12 @@ IDENTITY = "sensecrypt-identity"  # the key of the node's configuration that nam
 _LOG = logging.getLogger("sensecrypt.client")
 
 
-def make_app(load: Load | None, *, fit: Fit | None) -> ClientApp:
+def make_app(load: Load | None, *, recipe: Recipe) -> ClientApp:
     """See `sensecrypt.transports.flower.client_app`."""
     app = ClientApp()
 
     def answer(message: Message, context: Context, kind: str) -> Message:
-        return _reply(message, lambda parts: _answer(context, load or configured_share, fit, kind, parts))
+        return _reply(message, lambda parts: _answer(context, load or configured_share, recipe, kind, parts))
 
     @app.query("prove")
     def prove_(message: Message, context: Context) -> Message:
@@ -81,14 +82,14 @@ def _prove(context: Context, parts: Parts) -> Parts:
     return {"proof": prove(statement, certificate=identity.certificate, key=identity.key)}
 
 
-def _answer(context: Context, load: Load, fit: Fit | None, kind: str, parts: Parts) -> Parts:
+def _answer(context: Context, load: Load, recipe: Recipe, kind: str, parts: Parts) -> Parts:
     needed = {"invitation"} if kind == "enrol" else {"assignment"}
     require_parts(parts, needed=needed, allowed={"agreed"} if kind == "train" else set())
     identity, settings = _identity(context), read_settings(context.run_config)
     torch.set_num_threads(1)  # the same sums on every machine
     warm_up()
     with identity.connect() as dkms:
-        return join_run(settings.config, settings.run, identity, dkms, load, fit=fit).answer(kind, parts)
+        return join_run(settings.config, settings.run, identity, dkms, load, recipe=recipe).answer(kind, parts)
 
 
 def _identity(context: Context) -> Identity:

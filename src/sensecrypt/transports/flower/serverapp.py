@@ -17,10 +17,11 @@ from sensecrypt.client.identity import Identity, read_identity
 from sensecrypt.coordinator import run as coordinator
 from sensecrypt.coordinator.checkpoint import RunState
 from sensecrypt.coordinator.context import Coordination
-from sensecrypt.coordinator.ports import Patience, Record
+from sensecrypt.coordinator.ports import Patience
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.protocol.coordination import Assignment, facts_from_bytes, require_parts
+from sensecrypt.records import Evaluation, Record
 from sensecrypt.runs.fleetoutcome import write_outcome
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower.settings import Settings, read_settings
@@ -86,7 +87,7 @@ def _finish(run: Coordination, state: RunState) -> tuple[list[Record], list[str]
         cluster = int(state.labels[client])
         try:
             parts = require_parts(reply.content, needed={"facts", "model_sha256"})
-            accuracy = facts_from_bytes(parts["facts"], "finish").get("accuracy")
+            accuracy = facts_from_bytes(parts["facts"], "finish").accuracy
             if not _DIGEST.fullmatch(parts["model_sha256"]):
                 raise Rejected("a hash that is none")
         except Rejected as error:
@@ -94,7 +95,7 @@ def _finish(run: Coordination, state: RunState) -> tuple[list[Record], list[str]
             continue
         told[cluster].append(parts["model_sha256"].decode())
         if accuracy is not None:
-            records.append({"round": int(state.latest[cluster][0]), "evaluated": client, "accuracy": accuracy})
+            records.append(Evaluation(round=int(state.latest[cluster][0]), evaluated=client, accuracy=accuracy))
     for cluster, digests in enumerate(told):
         if len(set(digests)) > 1:
             _LOG.warning("clients of cluster %d tell different models; do they run the same version?", cluster)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from flwr.serverapp import Grid
 
-from sensecrypt.coordinator.ports import Record, Reply, Unanswered
+from sensecrypt.coordinator.ports import Reply, Unanswered
 from sensecrypt.errors import Rejected, SenseCryptError
 from sensecrypt.protocol.coordination import Challenge, Parts, require_parts
+from sensecrypt.records import Refusal
 from sensecrypt.transports.flower.exchange import ask
 from sensecrypt.transports.flower.proof import Statement, check_proof
 
@@ -36,7 +37,7 @@ class FlowerTransport:
         self._grid, self._run, self._members, self._authority = grid, run, members, authority
         self._clients: dict[int, int] = {}  # by node
         self._proven: set[int] = set()
-        self._refused: list[Record] = []
+        self._refused: list[Refusal] = []
 
     def present(self, *, seconds: float) -> Mapping[int, Hashable]:
         """The clients whose nodes are online; nodes that are new are asked to prove which client they are."""
@@ -65,7 +66,7 @@ class FlowerTransport:
         for reply in ask(self._grid, _KINDS[kind], by_node, seconds=seconds):
             yield replace(reply, client=self._clients[reply.client])
 
-    def refusals(self) -> list[Record]:
+    def refusals(self) -> list[Refusal]:
         """Nodes that were refused since the last call, and why."""
         taken, self._refused = self._refused, []
         return taken
@@ -80,7 +81,7 @@ class FlowerTransport:
         except SenseCryptError as error:
             self._proven.add(node)
             _LOG.warning("node %d is not enrolled: %s", node, error)
-            self._refused.append({"node": node, "refused": str(error), "time": time.time()})
+            self._refused.append(Refusal(node=node, refused=str(error), time=time.time()))
 
     def _client(self, reply: Reply, statement: Statement) -> int:
         """The member that a node has proven to be, or `Rejected`."""

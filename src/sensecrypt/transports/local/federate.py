@@ -2,45 +2,243 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
+from sensecrypt import checks
+from sensecrypt.algo.serverupdates import ServerRule
+from sensecrypt.client.checking import make_recipe
 from sensecrypt.client.problem import own_problem
-from sensecrypt.config import make_config
+from sensecrypt.client.recipe import Evaluate, Fit, Loss, MakeOptimizer, MakeScheduler, Metric, Recipe
+from sensecrypt.config import RunConfig, make_config, to_settings
 from sensecrypt.errors import InvalidInput
-from sensecrypt.runs.folder import RunFolder
-from sensecrypt.transports.local.result import Result
-from sensecrypt.transports.local.run import run_local
+from sensecrypt.records import Record, clients_of, servers_of
+from sensecrypt.runs.folder import CHANGEABLE, RunFolder
+from sensecrypt.transports.local.observer import LocalObserver
+from sensecrypt.transports.local.progress import Progress
+from sensecrypt.transports.local.result import Result, mean_figures
+from sensecrypt.transports.local.run import one_thread, run_local
 from sensecrypt.types import Device
+
+
+@dataclass(frozen=True, eq=False)
+class RoundDone:
+    """What `on_round` is told.
+
+    Attributes:
+        number: of the round, from 0.
+        metrics: figures on the test data, the mean over clusters.
+        encrypted_share: mean share of the model that clients encrypted.
+        left_out: clients that did not count, and why.
+        model: makes the model of a cluster as it is after this round.
+    """
+
+    number: int
+    metrics: Mapping[str, float]
+    encrypted_share: float
+    left_out: Mapping[int, str]
+    model: Callable[[int], nn.Module]
+
+
+OnRound = Callable[[RoundDone], Any]
+_INTERRUPTED = 130  # the exit code of who is ended by Ctrl-C
+_LOOP = ("learning_rate", "momentum", "local_epochs", "batch_size")  # settings of the loop that `fit` replaces
+
+
+class Stopped(SystemExit, KeyboardInterrupt):
+    """Ctrl-C, without a traceback: what was done is kept in the run's folder."""
 
 
 def federate(
     model: nn.Module,
     clients: Sequence[Any],
     *,
-    test: Any,
-    devices: Sequence[Device],
-    out: Path | str,
-    settings: dict[str, Any] | None = None,
+    test: Any = None,
+    load: Callable[[Any], Any] | None = None,
+    client_tests: Sequence[Any] | None = None,
+    loss: Loss | None = None,
+    fit: Fit | None = None,
+    optimizer: MakeOptimizer | None = None,
+    scheduler: MakeScheduler | None = None,
+    proximal_mu: float = 0.0,
+    metrics: Mapping[str, Metric] | None = None,
+    evaluate: Evaluate | None = None,
+    rounds: int | None = None,
+    server: str | ServerRule | None = None,
+    sample: float | None = None,
+    weights: Sequence[float] | None = None,
+    devices: Sequence[Device] | None = None,
+    device: str = "auto",
+    out: Path | str | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    on_round: OnRound | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Result:
     """Train `model` on the clients' data with per-device selective encryption.
 
     Args:
-        model: a classifier; its weights are where training starts.
-        clients: each client's data: a pair (inputs, labels), or a loader that yields such pairs.
-        test: data to measure accuracy on, likewise.
-        devices: one for each client.
-        out: the run's folder.
-        settings: of the run, by the names of `sensecrypt.config.RunConfig`.
+        model: where training starts; what requires a gradient and the statistics of its state are trained together.
+        clients: each client's data: tensors, a Dataset, a DataLoader, a list of batches; or functions without
+            arguments that make them, called when a client takes part; or, with `load`, whatever tells clients apart.
+        test: data to measure models on after every round.
+        load: from an element of `clients` to its data.
+        client_tests: data of each client to measure its cluster's model on, likewise.
+        loss: of a model's output and the batch; PyTorch's own losses get the batch's last part in its place. Without
+            one, the output's own `loss`, as transformers have it; else cross-entropy.
+        fit: a client's whole training in a round, in place: fit(model, data, round), data as they were passed.
+        optimizer: from parameters to an optimiser; else stochastic gradient descent as in `settings`.
+        scheduler: from an optimiser to a schedule that has one step per round.
+        proximal_mu: μ of FedProx.
+        metrics: figures by name, each of a model's output and a batch.
+        evaluate: all figures of a model at once: evaluate(model, test).
+        rounds: how many.
+        server: the rule by which a round's mean update moves the model: `fedavg`, `fedavgm`, `fedadam`, `fedyogi`, or
+            a `ServerRule` with its rates.
+        sample: clients per round: how many, or their share if below 1.
+        weights: of the clients in every mean; else their numbers of samples.
+        devices: one for each client; they decide how much each encrypts.
+        device: where models train: `auto`, `cpu`, `cuda` or `mps`.
+        out: the run's folder; None: nothing is kept.
+        resume: continue the run in `out` if there is one.
+        progress: show a line on standard error, in terminals and notebooks.
+        on_round: called after each round; the run stops if it returns True.
+        settings: everything else, by the names of `sensecrypt.config.RunConfig`.
 
     Returns:
-        The trained model of each cluster (`models()`), who is in which, accuracies and records.
+        The trained model of each cluster, who is in which, figures and records.
     """
-    if len(devices) != len(clients):
-        raise InvalidInput("devices", f"are {len(devices)}, clients {len(clients)}", "pass one device a client")
-    fleet = {"cpus": [device.speed for device in devices], "bandwidths": [device.bandwidth for device in devices]}
-    config = make_config({"dataset": "own", **(settings or {}), **fleet, "clients": len(clients)})
-    return run_local(config, RunFolder(Path(out)), problem=own_problem(model, clients, test))
+    recipe = make_recipe(
+        loss=loss,
+        fit=fit,
+        optimizer=optimizer,
+        scheduler=scheduler,
+        proximal_mu=proximal_mu,
+        metrics=metrics,
+        evaluate=evaluate,
+        device=device,
+    )
+    with one_thread():
+        problem = own_problem(
+            model,
+            clients,
+            test,
+            load=load,
+            recipe=recipe,
+            client_tests=client_tests,
+            weights=weights,
+        )
+    told = {
+        "rounds": rounds,
+        "sample": sample,
+        "clients": len(problem.clients),
+        **_server(server),
+        **_devices(devices, len(problem.clients)),
+    }
+    config = _configured(model, settings or {}, told, recipe)
+    keeps = out is not None
+    with ExitStack() as stack:
+        if out is None:
+            if resume:
+                raise InvalidInput("resume", "continues the run of a folder, and out is not given", "pass out=")
+            out = stack.enter_context(tempfile.TemporaryDirectory())
+        folder = RunFolder(Path(out))
+        goes_on = resume and folder.exists()
+        if goes_on:
+            with folder.held():
+                config = _changed(folder, config)
+        line = Progress(config.training.rounds, shown=progress)
+        stack.callback(line.end)
+        try:
+            return run_local(
+                config,
+                folder,
+                problem=problem,
+                resume=goes_on,
+                on_records=lambda *done: _after(line, on_round, *done),
+                on_reply=line.reply,
+            )
+        except KeyboardInterrupt:
+            raise _stopped(folder, kept=keeps and folder.exists()) from None
+
+
+def _configured(model: nn.Module, settings: Mapping[str, Any], told: Mapping[str, Any], recipe: Recipe) -> RunConfig:
+    """The run's configuration; what arguments say is not said by settings, too."""
+    arguments = {name: value for name, value in told.items() if value is not None}
+    named = {"dataset": "own", "model": type(model).__name__, "partition": "own"}
+    for name in {**arguments, **named}.keys() & settings.keys():
+        raise InvalidInput("settings", f"has {name}, which federate takes from its arguments", "leave it out there")
+    replaced = {"fit": (recipe.fit, _LOOP), "optimizer": (recipe.optimizer, ("learning_rate", "momentum"))}
+    for argument, (given, names) in replaced.items():
+        for name in names if given is not None else ():
+            if name in settings:
+                raise InvalidInput("settings", f"has {name}, which {argument} decides", "leave one of them out")
+    return make_config({**settings, **named, **arguments})
+
+
+def _server(server: str | ServerRule | None) -> dict[str, Any]:
+    """The settings of a server rule."""
+    if server is None:
+        return {}
+    if isinstance(server, ServerRule):
+        rates = {"server_learning_rate": server.learning_rate, "server_momentum": server.momentum}
+        return {"server": server.rule, **rates, "server_beta2": server.beta2, "server_tau": server.tau}
+    return {"server": checks.choice("server", server, ("fedavg", "fedavgm", "fedadam", "fedyogi"))}
+
+
+def _devices(devices: Sequence[Device] | None, clients: int) -> dict[str, Any]:
+    """The settings that describe these devices."""
+    if devices is None:
+        return {}
+    for index, each in enumerate(devices):
+        if not isinstance(each, Device):
+            raise InvalidInput(f"devices[{index}]", f"is a {type(each).__name__}", "pass a sensecrypt.Device")
+    if len(devices) != clients:
+        raise InvalidInput("devices", f"are {len(devices)}, clients {clients}", "pass one per client")
+    return {"cpus": [each.speed for each in devices], "bandwidths": [each.bandwidth for each in devices]}
+
+
+def _changed(folder: RunFolder, config: RunConfig) -> RunConfig:
+    """The configuration of the run in the folder with what this call has otherwise, if that can change."""
+    known, changes = to_settings(folder.read_config()), {}
+    for name, value in to_settings(config).items():
+        if (name, value) != ("profile", "auto") and name != "statistics" and value != known[name]:
+            if name not in CHANGEABLE:
+                problem = f"is {value}, and the run in {folder.path} has {known[name]}"
+                raise InvalidInput(name, problem, "pass what the run began with, or choose another folder")
+            changes[name] = value
+    return folder.change_config(changes)
+
+
+def _after(
+    line: Progress, on_round: OnRound | None, number: int, records: list[Record], observer: LocalObserver
+) -> bool:
+    """Show the round and call who wants to know; whether the run is to stop."""
+    metrics = mean_figures([record.metrics or {} for record in servers_of(records)])
+    line.round(number, metrics)
+    if on_round is None:
+        return False
+    clients = clients_of(records)
+    shares = [each.encrypted_share for each in clients if each.encrypted_share is not None]
+    left_out = {each.client: why for each in clients for why in [each.left_out or each.failure] if why}
+    share = float(np.mean(shares)) if shares else 0.0
+    verdict = on_round(RoundDone(number, metrics, share, left_out, observer.built))
+    return isinstance(verdict, (bool, np.bool_)) and bool(verdict)
+
+
+def _stopped(folder: RunFolder, *, kept: bool) -> BaseException:
+    """What Ctrl-C raises: two lines and no traceback from a script; in a session, an interrupt."""
+    hint = f"continue with out={str(folder.path)!r}, resume=True" if kept else "nothing was kept"
+    if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
+        return KeyboardInterrupt(hint)
+    sys.stderr.write(f"\nstopped by Ctrl-C\n{hint}\n")
+    sys.stderr.flush()
+    return Stopped(_INTERRUPTED)

@@ -62,7 +62,7 @@ def make_keys(config: RunConfig, always: BoolVector | None, cost_model: CostMode
             (secret if shared else secret.public).encrypt([0])  # builds the tables, which workers inherit
     rules = release_rules(config)
     service = InProcessKeyService(
-        SharedKeyClients(secret) if shared else KeyServer(secret, rules=rules),
+        SharedKeyClients(secret) if shared else KeyServer(secret, rules=rules, statistics=config.server.statistics),
         secret.public,
         clients=clients,
         rules=rules,

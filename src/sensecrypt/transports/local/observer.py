@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from torch import nn
 
 from sensecrypt import checks
 from sensecrypt.client.context import Vector
+from sensecrypt.client.data import as_data
+from sensecrypt.client.evaluation import measure
 from sensecrypt.client.problem import Problem
 from sensecrypt.client.training import accuracy_by_class, class_shares
 from sensecrypt.config import RunConfig
-from sensecrypt.coordinator.ports import Observer, Record
+from sensecrypt.coordinator.ports import Observer
 from sensecrypt.keyservice.in_process import InProcessKeyService
 from sensecrypt.models import set_vector
 from sensecrypt.protocol.envelope import serialize
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.updates import model_from
+from sensecrypt.records import SETUP, ClientRecord, Record, ServerRecord
 from sensecrypt.runs.clientmap import save_map
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.simulation.clock import SETUP
 
 
 class LocalObserver(Observer):
@@ -37,6 +42,7 @@ class LocalObserver(Observer):
         clip: float | None,
     ) -> None:
         """Of one run."""
+        self._own = config.problem.dataset == "own"
         self._keeps, self._problem, self._folder, self._service = (
             config.machines.messages == "keep",
             problem,
@@ -44,7 +50,8 @@ class LocalObserver(Observer):
             service,
         )
         self._initial, self._clip = initial, clip
-        self._shares = [class_shares(labels, problem.classes) for _, labels in problem.clients]
+        self._shares = _label_shares(problem)
+        self._figures: dict[int, dict[str, float]] = {}
         self._before: dict[int, dict[str, npt.NDArray[Any]]] = {}
 
     def model(self, cluster: int) -> Vector:
@@ -52,16 +59,43 @@ class LocalObserver(Observer):
         return model_from(self._initial, self._service.moved(cluster), self._clip)
 
     def accuracies(self, labels: Sequence[int]) -> list[float]:
-        """Each client's accuracy: its cluster's model on test data distributed as its own; NaN without a cluster."""
-        by_class = {}
-        for cluster in {label for label in labels if label >= 0}:
-            model = self._problem.build()
-            set_vector(model, self.model(cluster))
-            by_class[cluster] = np.nan_to_num(accuracy_by_class(model, *self._problem.test, self._problem.classes))
+        """Each client's accuracy: its cluster's model on test data distributed as its own; NaN without a cluster.
+
+        Where labels are not known of all clients, it is the one on all test data, and NaN without any.
+        """
+        clusters = {label for label in labels if label >= 0}
+        if self._shares is None:
+            told = {cluster: self.figures(cluster).get("accuracy", math.nan) for cluster in clusters}
+            return [told.get(label, math.nan) for label in labels]
+        test, by_class = as_data(self._problem.test).pair, {}
+        for cluster in clusters:
+            if test is not None:
+                by_class[cluster] = np.nan_to_num(accuracy_by_class(self.built(cluster), *test, self._problem.classes))
         return [
-            float(share @ by_class[label]) if label >= 0 else float("nan")
+            float(share @ by_class[label]) if label in by_class else math.nan
             for share, label in zip(self._shares, labels, strict=True)
         ]
+
+    def built(self, cluster: int) -> nn.Module:
+        """A cluster's latest model, as a model."""
+        model = self._problem.build()
+        set_vector(model, self.model(cluster))
+        return model
+
+    def figures(self, cluster: int) -> dict[str, float]:
+        """Named figures of a cluster's latest model on the test data; none without such data."""
+        if self._problem.test is None:
+            return {}
+        if cluster not in self._figures:
+            self._figures[cluster] = measure(self.built(cluster), as_data(self._problem.test), self._problem.recipe)
+        return self._figures[cluster]
+
+    def _own_figures(self, client: int, cluster: int) -> dict[str, float] | None:
+        """Named figures of a cluster's latest model on a client's own test data; none without such data."""
+        if self._problem.client_tests is None:
+            return None
+        where = f"client_tests[{client}]"
+        return measure(self.built(cluster), self._problem.client_tests[client], self._problem.recipe, where)
 
     def described(self, rows: Mapping[int, checks.FloatVector]) -> None:
         """A map of the clients."""
@@ -95,10 +129,26 @@ class LocalObserver(Observer):
         return {"model": self.model(cluster), "moved": np.zeros_like(self._initial) if moved is None else moved}
 
     def end_of_round(self, number: int, labels: Sequence[int], records: list[Record]) -> None:
-        """Accuracies go into the records of the round's clients."""
+        """Accuracies go into the records of the round's clients; of a user's own problem, all figures."""
         if number == SETUP:
             return
+        self._figures = {}
         accuracies = self.accuracies(labels)
-        for record in records:
-            if "client" in record:
-                record["accuracy"] = accuracies[record["client"]]
+        for place, record in enumerate(records):
+            if isinstance(record, ClientRecord):
+                own = self._own_figures(record.client, record.cluster) if self._own and record.counts else None
+                records[place] = replace(record, accuracy=accuracies[record.client], metrics=own)
+            elif isinstance(record, ServerRecord) and self._own:
+                records[place] = replace(record, metrics=self.figures(record.cluster))
+
+
+def _label_shares(problem: Problem) -> list[npt.NDArray[np.float64]] | None:
+    """The share of each class at each client, if labels are there to be counted."""
+    if problem.loads or not problem.classes or problem.recipe.evaluate is not None or not problem.recipe.plain:
+        return None
+    pairs = [as_data(data).pair for data in problem.clients]
+    if problem.test is None or as_data(problem.test).pair is None:
+        return None
+    if any(pair is None or int(pair[1].max()) >= problem.classes for pair in pairs):
+        return None
+    return [class_shares(pair[1], problem.classes) for pair in pairs if pair is not None]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import safetensors.torch
+import torch
 from torch import nn
 
+from sensecrypt.errors import InvalidInput
 from sensecrypt.models import set_vector
+from sensecrypt.records import servers_of
 from sensecrypt.runs.outcome import Outcome
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result(Outcome):
     """A run that has ended, with what it was for.
 
@@ -25,11 +32,91 @@ class Result(Outcome):
     vectors: list[npt.NDArray[np.float32]]
     build: Callable[[], nn.Module]
 
+    def __repr__(self) -> str:
+        told = "  ".join(f"{name} {value:.4g}" for name, value in self._last_figures().items())
+        rounds, clients = len({record.round for record in self.records}), len(self.labels)
+        models = len(self.vectors)
+        many = f"{models} model{'s' if models != 1 else ''}, {clients} clients, {rounds} rounds"
+        return f"<Result: {many}{f', {told}' if told else ''}>"
+
+    def model(self, cluster: int | None = None) -> nn.Module:
+        """The trained model of a cluster; where there is one cluster, it need not be named."""
+        model = self.build()
+        set_vector(model, self.vectors[self._cluster(cluster)])
+        return model
+
     def models(self) -> list[nn.Module]:
         """The trained model of each cluster."""
-        trained = []
-        for vector in self.vectors:
-            model = self.build()
-            set_vector(model, vector)
-            trained.append(model)
-        return trained
+        return [self.model(cluster) for cluster in range(len(self.vectors))]
+
+    def state_dict(self, cluster: int | None = None) -> dict[str, torch.Tensor]:
+        """The trained model's state: parameters, frozen ones too, and buffers, in the types of the model."""
+        return dict(self.model(cluster).state_dict())
+
+    def save(self, path: Path | str, cluster: int | None = None) -> Path:
+        """Write the trained model to a safetensors file, which `safetensors.torch.load_model` reads by name."""
+        place = Path(path)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            safetensors.torch.save_model(self.model(cluster), str(place))
+        except (OSError, safetensors.SafetensorError) as error:
+            told = getattr(error, "strerror", None) or str(error)
+            raise InvalidInput("path", f"{place} cannot be written ({told})", "choose another place") from None
+        return place
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """The figures of every round on the test data, `round` among them: the mean over clusters."""
+        found: dict[int, list[dict[str, float]]] = defaultdict(list)
+        for record in servers_of(self.log):
+            if record.round >= 0:
+                found[record.round].append(record.metrics or {})
+        return [{"round": number, **mean_figures(found[number])} for number in sorted(found)]
+
+    @property
+    def client_history(self) -> list[dict[str, float]]:
+        """The figures of every client and round on its own test data, where there are any."""
+        return [
+            {"round": record.round, "client": record.client, **record.metrics}
+            for record in self.played
+            if record.metrics
+        ]
+
+    def report(self) -> str:
+        """The run in a few lines: figures of every round, what was encrypted, who was left out and why."""
+        summary = self.summary()
+        lines = [repr(self), f"{summary['encrypted_share']:.0%} encrypted; {self.why_clusters}"]
+        for row in self.history:
+            figures = {name: value for name, value in row.items() if name != "round"}
+            lines.append(f"round {row['round'] + 1:.0f}: {_shown(figures)}")
+        clipped = sum(bool(record.clipped) for record in self.played)
+        if clipped:
+            told = f"{clipped} of {len(self.played)} updates were longer than the bound, and clipped to it"
+            lines.append(f"{told}; a larger one is settings={{'clip': …}}, and lets one client move the model further")
+        for each in self.excluded:
+            lines.append(f"round {each['round'] + 1}: client {each['client']} did not count: {each['reason']}")
+        return "\n".join(lines)
+
+    def _cluster(self, cluster: int | None) -> int:
+        many = len(self.vectors)
+        if cluster is None and many > 1:
+            raise InvalidInput("cluster", f"is not given, and there are {many}", f"pass one of 0 … {many - 1}")
+        if cluster is not None and not 0 <= cluster < many:
+            raise InvalidInput("cluster", f"is {cluster}, and there are {many}", f"pass one of 0 … {many - 1}")
+        return cluster or 0
+
+    def _last_figures(self) -> dict[str, float]:
+        rows = self.history
+        last = {name: value for name, value in rows[-1].items() if name != "round"} if rows else {}
+        known = [each for each in self.accuracy if not math.isnan(each)]
+        return last or ({"accuracy": float(np.mean(known))} if known else {})
+
+
+def mean_figures(rows: list[dict[str, float]]) -> dict[str, float]:
+    """The mean of each figure over the rows that have it."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
+
+
+def _shown(figures: dict[str, float]) -> str:
+    return "  ".join(f"{name} {value:.4g}" for name, value in figures.items()) or "no test data"

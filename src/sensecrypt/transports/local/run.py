@@ -6,10 +6,12 @@ who arrives first.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,30 +19,30 @@ import torch
 
 from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.client import jacobian
-from sensecrypt.client.context import ClientContext
+from sensecrypt.client.context import ClientContext, Vector
 from sensecrypt.client.problem import Problem, always_of, configured_problem
 from sensecrypt.client.training import warm_up
 from sensecrypt.config import RunConfig
 from sensecrypt.coordinator import run as coordinator
 from sensecrypt.coordinator.budgets import measures_bandwidth
-from sensecrypt.coordinator.ports import Patience, Record
+from sensecrypt.coordinator.ports import Patience
 from sensecrypt.errors import InvalidInput
-from sensecrypt.models import get_vector, layout
+from sensecrypt.models import get_vector, named_arrays, statistics_count, vector_layout
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.situation import blocks_of
 from sensecrypt.profiles import get_profile
-from sensecrypt.runs.fleetoutcome import without_refusals
+from sensecrypt.records import Record, clients_of, only_played
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import CostModel
 from sensecrypt.simulation.profilechoice import resolve_profile
 from sensecrypt.transports.local.keys import make_keys
 from sensecrypt.transports.local.observer import LocalObserver
 from sensecrypt.transports.local.result import Result
-from sensecrypt.transports.local.transport import Intercept, LocalClients, LocalTransport
-from sensecrypt.transports.local.workers import Workers
+from sensecrypt.transports.local.transport import Intercept, LocalClients, LocalTransport, OnReply, Workers
 
 RUN_NAME = "local"
 OnRound = Callable[[int, float, float], None]
+OnRecords = Callable[[int, list[Record], LocalObserver], bool]
 _AT_ONCE = Patience(enrolment=0.0, deadline=0.0, pause=0.0)
 
 
@@ -51,6 +53,8 @@ def run_local(
     problem: Problem | None = None,
     resume: bool = False,
     on_round: OnRound | None = None,
+    on_records: OnRecords | None = None,
+    on_reply: OnReply = lambda *_: None,
     intercept: Intercept | None = None,
     memo: Path | None = None,
     cost_model: CostModel | None = None,
@@ -63,6 +67,8 @@ def run_local(
         problem: what to learn; None: what the configuration names.
         resume: continue the run that is in `folder`.
         on_round: called after each round with its number, the mean accuracy and the mean encrypted share.
+        on_records: called after each round with its number, its records and who can tell models; True stops the run.
+        on_reply: called with the kind of a message and how many of how many clients have answered it.
         intercept: stands between clients and aggregator, for tests: returns the bytes that arrive, or None.
         memo: a folder where training results are kept, shared by runs of the same problem.
         cost_model: what a ciphertext costs in a calibrated run; None: as measured at its start.
@@ -73,12 +79,46 @@ def run_local(
         raise InvalidInput("memo", "tells problems apart by their data set's name", "use it with named data sets")
     what = problem or configured_problem(config)
     _refuse_impossible(config)
-    torch.set_num_threads(1)  # before any computation: workers are forked from this process
+    with one_thread():  # before any computation: workers are forked from this process
+        return _play(config, folder, what, resume, _Hooks(on_round, on_records, on_reply, intercept), memo, cost_model)
+
+
+@dataclass(frozen=True, eq=False)
+class _Hooks:
+    """Who is called while a run is played: see `run_local`."""
+
+    on_round: OnRound | None
+    on_records: OnRecords | None
+    on_reply: OnReply
+    intercept: Intercept | None
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Have PyTorch compute with one thread, so that the same numbers come out everywhere; afterwards as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _play(
+    config: RunConfig,
+    folder: RunFolder,
+    what: Problem,
+    resume: bool,
+    hooks: _Hooks,
+    memo: Path | None,
+    cost_model: CostModel | None,
+) -> Result:
     warm_up()
     if get_policy(config.selection.policy).ranks_by == "jacobian":
         jacobian.warm_up()
     initial = what.build()
-    vector, classes = get_vector(initial), what.classes
+    vector, classes, many = get_vector(initial), what.classes, statistics_count(initial)
+    config = replace(config, server=replace(config.server, statistics=many))
     config, why_profile = resolve_profile(config, vector.size)
     _refuse_empty_masks(config, vector.size)
     known = (folder.load_cost_model() if resume else None) or cost_model  # one run, one calibration
@@ -88,14 +128,19 @@ def run_local(
     context = ClientContext(
         config,
         what.build,
-        dict(enumerate(what.clients)),
+        what.clients,
         keys.clients,
         memo,
         always,
         blinded=config.encryption.blinded,
-        layers={name: math.prod(shape) for name, shape in layout(initial)},
+        layers={name: math.prod(shape) for name, shape in vector_layout(initial)},
+        recipe=what.recipe,
+        weights=what.weights,
     )
-    clip = clip_bound(config.training.clip, vector) if config.training.uploads == "updates" else None
+    bound = clip_bound(config.training.clip, vector[: vector.size - many])
+    clip = bound if config.training.uploads == "updates" else None
+    if resume:
+        _require_same_start(folder, vector)
     observer = LocalObserver(config, what, folder, keys.service, vector, clip)
     clients = LocalClients(RUN_NAME, context, vector, clip, folder.path / "clients")
     with folder.held(), Workers(clients, keys.service.client, config.machines.workers) as workers:
@@ -103,7 +148,12 @@ def run_local(
             folder.create(config, why_profile=why_profile)  # only now: what could not even start leaves nothing behind
             folder.save_cost_model(keys.cost_model)
         transport = LocalTransport(
-            workers, config, intercept=intercept, keep=folder.keep_message, cost_model=keys.cost_model
+            workers,
+            config,
+            intercept=hooks.intercept,
+            keep=folder.keep_message,
+            cost_model=keys.cost_model,
+            on_reply=hooks.on_reply,
         )
         _, state = coordinator.run(
             transport,
@@ -115,24 +165,34 @@ def run_local(
             observer=observer,
             volatile=keys.service,
             cost_model=keys.cost_model,
-            on_round=None if on_round is None else _summarised(on_round),
+            on_round=lambda number, records: _told(hooks, observer, number, records),
         )
     vectors = [observer.model(cluster) for cluster in range(state.clusters)]
-    folder.save_models(vectors, layout(initial))
+    for cluster in range(state.clusters):
+        folder.save_model(cluster, named_arrays(observer.built(cluster)))
     hashes = [hashlib.sha256(each.tobytes()).hexdigest() for each in vectors]
     labels, seconds = state.labels.tolist(), time.perf_counter() - start
-    accuracy, log = observer.accuracies(labels), without_refusals(folder.records())
+    accuracy, log = observer.accuracies(labels), only_played(folder.records())
     return Result(config, labels, accuracy, log, seconds, state.why, hashes, folder.why_profile, vectors, what.build)
 
 
-def _summarised(on_round: OnRound) -> Callable[[int, list[Record]], None]:
-    def told(number: int, records: list[Record]) -> None:
-        clients = [record for record in records if "client" in record]
-        shares = [record["encrypted_share"] for record in clients if "encrypted_share" in record]
-        accuracies = [record["accuracy"] for record in clients]
-        on_round(number, float(np.nanmean(accuracies)), float(np.mean(shares)) if shares else 0.0)
+def _told(hooks: _Hooks, observer: LocalObserver, number: int, records: list[Record]) -> bool:
+    """Whether the run is to stop after this round."""
+    if hooks.on_round is not None:
+        clients = clients_of(records)
+        shares = [record.encrypted_share for record in clients if record.encrypted_share is not None]
+        accuracies = [math.nan if record.accuracy is None else record.accuracy for record in clients]
+        hooks.on_round(number, float(np.nanmean(accuracies)), float(np.mean(shares)) if shares else 0.0)
+    return hooks.on_records is not None and hooks.on_records(number, records, observer)
 
-    return told
+
+def _require_same_start(folder: RunFolder, initial: Vector) -> None:
+    """Raise if the run in this folder started from another model."""
+    checkpoint = folder.load_checkpoint()
+    known = None if checkpoint is None else checkpoint[0].get("initial")
+    if known is not None and known != hashlib.sha256(initial.tobytes()).hexdigest():
+        fix = "pass the model as it was at the start of the run, such as from the same seed"
+        raise InvalidInput("model", f"is not the one that the run in {folder.path} started from", fix)
 
 
 def _refuse_impossible(config: RunConfig) -> None:

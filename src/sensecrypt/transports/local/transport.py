@@ -1,25 +1,222 @@
-"""Messages to clients on this machine: no network, no certificates, every client always there."""
+"""Messages to clients on this machine: no network, every client always there, in worker processes or in this one.
+
+A process is forked only while no other thread is alive: a lock that a thread holds would stay locked in the child. So
+there is no thread here either, as executors have them; this process waits for the pipes of its workers itself. Where
+somebody else's threads are alive, clients are played in this process, one after another, with the same results.
+
+A client asks the key service while it works. Its worker passes the question on to this process, and waits.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Hashable, Iterator, Mapping
+import logging
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from sensecrypt.client.client import Client
 from sensecrypt.client.context import ClientContext, Vector
 from sensecrypt.config import RunConfig
 from sensecrypt.coordinator.budgets import measures_bandwidth
-from sensecrypt.coordinator.ports import Record, Reply
-from sensecrypt.errors import SenseCryptError
+from sensecrypt.coordinator.ports import Reply
+from sensecrypt.crypto.parallel import may_fork
+from sensecrypt.errors import SenseCryptError, WorkerDied
 from sensecrypt.keyservice.port import ClientKeyService
-from sensecrypt.protocol.coordination import FAILURE, Assignment, Parts
-from sensecrypt.protocol.envelope import parse
+from sensecrypt.protocol.coordination import FAILURE, Assignment, Parts, facts_from_bytes
+from sensecrypt.records import Refusal
 from sensecrypt.simulation.clock import CostModel, answer_bandwidth
-from sensecrypt.transports.local.workers import LOST, Call, Workers
+
+Call = tuple[int, str, dict[str, bytes]]  # client, kind of message, its parts
+Services = Callable[[int], Any]  # the key service as one client sees it
+Handle = Callable[[Call, Any], Any]  # what a client answers, with that key service
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Stands for the answer of a client whose process died.
+
+    Attributes:
+        how: it died, as far as that is known.
+    """
+
+    how: str = ""
+
+
+_DYING = 5.0  # seconds between the end of a process's pipe and its own
+_LOG = logging.getLogger("sensecrypt.workers")
+
+
+class Workers:
+    """Has clients answer messages in `count` processes; with one, in this process."""
+
+    def __init__(self, handle: Handle, services: Services, count: int) -> None:
+        """Processes are started when they are first needed."""
+        self._handle, self._services, self._count = handle, services, count
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._workers:
+            self._workers.pop().end()
+
+    def answers(self, calls: Sequence[Call]) -> Iterator[tuple[Call, Any]]:
+        """Each call and what the client answers, as they arrive; `Lost` of a client whose process died twice."""
+        if self._alone():
+            yield from ((call, self._handle(call, self._services(call[0]))) for call in calls)
+            return
+        lost = []
+        for call, result in self._run(calls):
+            if isinstance(result, Lost):
+                lost.append(call)
+            else:
+                yield call, result
+        for call in lost:  # one at a time: some die for lack of memory
+            yield from self._run([call])
+
+    def _alone(self) -> bool:
+        if self._count == 1 or self._workers:
+            return self._count == 1
+        if not may_fork():
+            _LOG.warning("threads are alive in this process: clients are played in it, not in %d others", self._count)
+            return True
+        return False
+
+    def _run(self, calls: Sequence[Call]) -> Iterator[tuple[Call, Any]]:
+        """Every call and its answer, as they arrive; `Lost` if its process died."""
+        waiting, busy = deque(calls), dict[Connection, tuple[_Worker, Call]]()
+        try:
+            while waiting or busy:
+                while waiting and (worker := self._idle(busy)) is not None:
+                    call = waiting.popleft()
+                    busy[worker.connection] = (worker, call)
+                    worker.send(call)
+                ready = wait(list(busy))
+                for connection in [each for each in busy if each in ready]:
+                    worker, call = busy[connection]
+                    answered, result = worker.receive(self._services(call[0]))
+                    if not answered:
+                        continue  # it had a question for the key service, and goes on
+                    del busy[connection]
+                    if isinstance(result, Lost):
+                        self._workers.remove(worker)
+                        result = Lost(worker.end(died=True))
+                        _LOG.warning("client %d: its process died%s", call[0], result.how)
+                    yield call, result
+        finally:
+            for worker, _ in busy.values():  # nobody wants their results any more
+                self._workers.remove(worker)
+                worker.end()
+
+    def _idle(self, busy: dict[Connection, tuple[_Worker, Call]]) -> _Worker | None:
+        """A worker without a call, if need be a new one; None: all are busy, and no more can be started."""
+        for worker in self._workers:
+            if worker.connection not in busy:
+                return worker
+        if len(self._workers) < self._count and may_fork():
+            self._workers.append(_Worker(self._handle, [worker.connection for worker in self._workers]))
+            return self._workers[-1]
+        if not busy:
+            raise WorkerDied("a client's process died, and none can be started while threads are alive")
+        return None
+
+
+class _Worker:
+    """One process, with one call at a time."""
+
+    def __init__(self, handle: Handle, others: Sequence[Connection]) -> None:
+        context = multiprocessing.get_context("fork")
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(handle, theirs, [self.connection, *others]))
+        self._process.start()
+        theirs.close()
+
+    def send(self, call: Call) -> None:
+        try:
+            self.connection.send(call)
+        except OSError:  # it died: whoever waits for its answer is told
+            return
+
+    def receive(self, service: Any) -> tuple[bool, Any]:
+        """Whether the call is answered, and its answer; else a question was, which the key service answered."""
+        try:
+            kind, content = self.connection.recv()
+            if kind == "question":
+                self.connection.send(_outcome(lambda: getattr(service, content[0])(*content[1])))
+                return False, None
+        except (EOFError, OSError):
+            return True, Lost()
+        return True, _result(content)
+
+    def end(self, *, died: bool = False) -> str:
+        """End the process; how it had ended before, if it had."""
+        self.connection.close()
+        if died:
+            self._process.join(_DYING)
+        code = self._process.exitcode
+        self._process.terminate()
+        self._process.join()
+        self._process.close()
+        if code == -signal.SIGKILL:
+            return " (it was killed, as systems do that run out of memory; use fewer workers or a smaller batch_size)"
+        return "" if code is None else f" ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
+
+
+class _PassedOn:
+    """A key service whose questions are answered by the process that started this one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def ask(*arguments: Any) -> Any:
+            self._connection.send(("question", (name, arguments)))
+            return _result(self._connection.recv())
+
+        return ask
+
+
+def _serve(handle: Handle, connection: Connection, others: Sequence[Connection]) -> None:
+    """The worker's process: ends with the one that started it."""
+    for other in others:  # inherited: as long as they are open here, nobody sees that the other end is gone
+        other.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the process that started this one, which ends it
+    torch.set_num_threads(1)
+    service = _PassedOn(connection)
+    while True:
+        try:
+            call = connection.recv()
+            connection.send(("answer", _outcome(partial(handle, call, service))))
+        except (EOFError, OSError):
+            return
+
+
+def _outcome(work: Callable[[], Any]) -> tuple[bool, Any]:
+    try:
+        return False, work()
+    except Exception as error:
+        return True, error
+
+
+def _result(outcome: tuple[bool, Any]) -> Any:
+    raised, value = outcome
+    if raised:
+        raise value
+    return value
+
 
 Intercept = Callable[[int, int, bytes], bytes | None]
 Keep = Callable[[int, str, bytes], None]
+OnReply = Callable[[str, int, int], None]
 
 
 class LocalClients:
@@ -51,6 +248,7 @@ class LocalTransport:
         intercept: Intercept | None,
         keep: Keep,
         cost_model: CostModel | None,
+        on_reply: OnReply = lambda *_: None,
     ) -> None:
         """To all clients of the run.
 
@@ -60,7 +258,9 @@ class LocalTransport:
             intercept: stands between clients and coordinator, for tests: returns the bytes that arrive, or None.
             keep: takes what only the client knows of an upload, where messages are kept: round, name, content.
             cost_model: what cryptography is charged with in a calibrated run.
+            on_reply: called with the kind of a message and how many of how many clients have answered it.
         """
+        self._on_reply = on_reply
         self._workers, self._config, self._intercept, self._keep = workers, config, intercept, keep
         self._cost_model, self._measures = cost_model, measures_bandwidth(config)
 
@@ -71,9 +271,10 @@ class LocalTransport:
     def ask(self, kind: str, requests: Mapping[int, Parts], *, seconds: float) -> Iterator[Reply]:  # noqa: ARG002
         """Each client's reply, as it is done."""
         calls = [(client, kind, dict(parts)) for client, parts in requests.items()]
-        for (client, _, request), answer in self._workers.answers(calls):
-            if answer is LOST:
-                yield Reply(client, None, "the client's process died")
+        for done, ((client, _, request), answer) in enumerate(self._workers.answers(calls), start=1):
+            self._on_reply(kind, done, len(calls))
+            if isinstance(answer, Lost):
+                yield Reply(client, None, f"the client's process died{answer.how}")
                 continue
             parts = dict(answer)
             if "upload" in parts:
@@ -89,7 +290,7 @@ class LocalTransport:
                     parts["upload"] = arrives
             yield Reply(client, parts, seconds=self._seconds(client, parts))
 
-    def refusals(self) -> list[Record]:
+    def refusals(self) -> list[Refusal]:
         """Nobody is refused."""
         return []
 
@@ -97,10 +298,10 @@ class LocalTransport:
         """How long the answer would have taken the client's device, if it says what it took."""
         if not self._measures or "facts" not in parts:
             return None
-        facts = json.loads(parse(parts["facts"], "facts", header={"facts": str}, tensors={})[0]["facts"])
-        if not facts.get("bytes_up"):
+        facts = facts_from_bytes(parts["facts"], "finish")
+        if not facts.bytes_up:
             return None
         if self._cost_model is not None:
-            facts = self._cost_model.charge_present(facts)
+            facts = self._cost_model.charge(facts)
         rate = answer_bandwidth(facts, self._config.devices(0)[client])
         return sum(map(len, parts.values())) / 1e6 / rate

@@ -12,12 +12,13 @@ from sensecrypt.files import make_folder, write_whole
 from sensecrypt.policies.maskcrypt import expose
 from sensecrypt.protocol.coordination import Assignment
 from sensecrypt.protocol.envelope import parse_any, serialize
+from sensecrypt.records import Facts, to_fields
 from sensecrypt.types import Mask
 
 _TRAINED, _EXPOSED = "trained.safetensors", "exposed.safetensors"
 
 
-class Between:
+class ExchangeFiles:
     """Two small files in the client's folder of the run."""
 
     def __init__(self, folder: Path) -> None:
@@ -29,9 +30,8 @@ class Between:
         tensors = {"weights": trained.weights}
         if trained.gradient is not None:
             tensors["gradient"] = trained.gradient
-        self._write(
-            _TRAINED, serialize("trained", {**_address(assignment), "facts": json.dumps(trained.facts)}, tensors)
-        )
+        facts = json.dumps(to_fields(trained.facts))
+        self._write(_TRAINED, serialize("trained", {**_address(assignment), "facts": facts}, tensors))
 
     def trained(self, assignment: Assignment) -> Trained:
         """What was kept in the first exchange of this attempt, or `Rejected`; it is used once."""
@@ -43,7 +43,7 @@ class Between:
         if any(header[name] != str(own) for name, own in _address(assignment).items()):
             raise Rejected("an upload was asked for whose proposal was another attempt's, cluster's or start's")
         path.unlink()
-        return Trained(tensors["weights"], tensors.get("gradient"), json.loads(header["facts"]))
+        return Trained(tensors["weights"], tensors.get("gradient"), Facts(**json.loads(header["facts"])))
 
     def keep_mask(self, mask: Mask) -> None:
         """What everybody encrypted in this round: the rest of the next model is exposed by it."""

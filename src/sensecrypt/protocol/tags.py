@@ -1,4 +1,6 @@
-"""Check sums that let the key server tell a true sum from any other, without seeing an upload.
+"""What goes to the key server beside an upload: MAC tags and the seed of its blinding.
+
+Tags let the key server tell a true sum from any other, without seeing an upload.
 
 A tag is Σ ρ_k · v_k modulo the prime 2^61 − 1 over a client's whole fixed-point vector v, with ρ expanded by
 SHAKE-256 from a seed that clients and key server share for one round and the aggregator does not have. Tags add up
@@ -9,18 +11,29 @@ A tag of few possible vectors would confirm a guess. So the key server has it pl
 upload, that goes to the aggregator alone and is summed there: of tag offsets the key server learns the sum only.
 The sum of them is one more coordinate, whose coefficient is 1: a change of it makes up for another change with
 probability 2^−61 as well.
+
+
+Blinding hides what a client does not encrypt: the aggregator adds it, the key server unblinds the sum.
+For every upload a client draws a fresh seed, expands it with AES-256 in counter mode to one random number a slot, and
+adds these, modulo the slot's width, to the values that it does not encrypt. The seed goes to the key server with the
+tag, never to the aggregator. From a verified sum the key server takes the blinding of exactly those who contributed.
+A blinded value takes no more room than a plain one, and its sum is released only together with the ciphertexts'.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from sensecrypt.crypto.scheme import Ints
+from sensecrypt.protocol.round import Round
+from sensecrypt.types import Mask
 
 PRIME = 2**61 - 1
 _LIMIT = 2**60  # two numbers below it in size differ by less than the prime
@@ -89,3 +102,47 @@ def _coefficients(seed: bytes, start: int, count: int) -> npt.NDArray[np.int64]:
     message = b"sensecrypt tag v1" + len(seed).to_bytes(8, "little") + seed + start.to_bytes(8, "little")
     words = np.frombuffer(hashlib.shake_256(message).digest(8 * count), dtype="<i8")
     return words & (2**61 - 1)
+
+
+SEED_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Blinding:
+    """How one upload was blinded.
+
+    Attributes:
+        seed: drawn for this upload and for no other.
+        mask: what the upload encrypts, in slot space: everything else is blinded.
+    """
+
+    seed: bytes
+    mask: Mask
+
+    def __repr__(self) -> str:
+        return f"Blinding(…, {self.mask!r})"  # a seed has no business in a log
+
+    def values(self, round_: Round) -> Ints:
+        """What was added, slot by slot: 0 where the upload is encrypted."""
+        width = round_.profile.slot_bits // 8
+        cipher = Cipher(algorithms.AES256(self.seed), modes.CTR(bytes(16))).encryptor()
+        numbers = np.frombuffer(cipher.update(bytes(width * round_.size)), dtype=f"<i{width}")
+        return np.where(self.mask.to_array(), 0, numbers).astype(np.int64)
+
+
+def new_blinding(mask: Mask) -> Blinding:
+    """A blinding for an upload that encrypts `mask`, in slot space; its seed comes from the operating system."""
+    return Blinding(secrets.token_bytes(SEED_BYTES), mask)
+
+
+def wrap(values: Ints, round_: Round) -> Ints:
+    """The same modulo a slot's width, as signed numbers."""
+    return values.astype(f"<i{round_.profile.slot_bits // 8}").astype(np.int64)
+
+
+def sum_of(blindings: Iterable[Blinding], round_: Round) -> Ints:
+    """What all of them added."""
+    total = np.zeros(round_.size, dtype=np.int64)
+    for blinding in blindings:
+        total += blinding.values(round_)  # may overflow: all that counts is the sum modulo a slot's width
+    return total

@@ -1,0 +1,52 @@
+"""How far a run is, on standard error: one line that is rewritten, in terminals and notebooks; else nothing.
+
+Nothing here starts a thread: worker processes are forked while it is shown.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Mapping
+
+_WIDTH = 100
+_PAUSE = 0.1  # seconds between two lines at least
+_WORDS = {"enrol": "clients enrol", "rank": "parameters are ranked", "propose": "clients propose", "train": "training"}
+
+
+class Progress:
+    """The line of one run."""
+
+    def __init__(self, rounds: int, *, shown: bool) -> None:
+        """Of so many rounds; only where somebody can see it."""
+        self._shown, self._rounds, self._done = shown and _is_seen(), rounds, 0
+        self._last, self._figures = 0.0, ""
+
+    def reply(self, kind: str, done: int, total: int) -> None:
+        """So many of the clients that were asked have answered."""
+        self._write(f"{_WORDS.get(kind, kind)}: {done} of {total} clients", at_once=done in (1, total))
+
+    def round(self, number: int, figures: Mapping[str, float]) -> None:
+        """A round is over."""
+        self._done = number + 1
+        self._figures = "  ".join(f"{name} {value:.4g}" for name, value in figures.items() if not math.isnan(value))
+        self._write("", at_once=True)
+
+    def end(self) -> None:
+        """Leave the line as it is."""
+        if self._shown and self._last:
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+
+    def _write(self, now: str, *, at_once: bool) -> None:
+        if not self._shown or (not at_once and time.monotonic() - self._last < _PAUSE):
+            return
+        self._last = time.monotonic()
+        parts = [f"round {self._done} of {self._rounds}", self._figures, now]
+        sys.stderr.write("\r" + "   ".join(part for part in parts if part)[:_WIDTH].ljust(_WIDTH))
+        sys.stderr.flush()
+
+
+def _is_seen() -> bool:
+    return sys.stderr.isatty() or "ipykernel" in sys.modules

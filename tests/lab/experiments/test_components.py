@@ -8,6 +8,7 @@ import pytest
 from sensecrypt.lab.experiments import components
 from sensecrypt.lab.experiments.components import OURS, STOCK, cells, draw, judge, step_rows
 from sensecrypt.lab.experiments.specs import read_spec
+from sensecrypt.records import read_record
 from sensecrypt.simulation.clock import CostModel
 
 TIMES = {
@@ -74,6 +75,7 @@ def test_steps_from_the_records_of_a_run():
         {"round": 0, "server": True, "release_seconds": 1.0, "decrypt_seconds": 2.0, "union_share": 0.4}
         | {"aggregate_seconds": 0.5, "add_seconds": 0.5},
     ]
+    log = [read_record({"cluster": 0, **line}) for line in log]
     rows = step_rows(SimpleNamespace(log=log, config=SimpleNamespace(problem=SimpleNamespace(clients=2))), "default")
     seconds = {each["step"]: each["seconds"] for each in rows}
     assert seconds == {"training": 1.0, "sensitivity": 0.1, "selection": 0.2, "encryption": 2.5} | {
@@ -93,6 +95,7 @@ def test_ciphertexts_times_weights_and_clients_that_decrypt(monkeypatch):
         *({"round": 0, "cluster": 0, "client": client, **work, **own} for client in range(2)),
         {"round": 0, "cluster": 0, "server": True, "union_share": 0.4, **summed},
     ]
+    log = list(map(read_record, log))
     rows = step_rows(SimpleNamespace(log=log, config=SimpleNamespace(problem=SimpleNamespace(clients=2))), "paper")
     found = {step: [each for each in rows if each["step"] == step] for step in ("decryption", "aggregation")}
     assert [(each["client"], each["seconds"], each["share"]) for each in found["decryption"]] == [

@@ -72,11 +72,11 @@ def test_rounds_are_told_as_they_come_and_an_earlier_outcome_does_not_count(up):
     run.mkdir()
     (run / "outcome.json").write_text('{"error": "of the first attempt"}')
     lines = [
-        {"client": 0, "round": -1},
-        *({"client": client, "round": 0, "encrypted_share": client} for client in (0, 1)),
-        {"server": True, "round": 0},
+        {"client": 0, "cluster": 0, "round": -1},
+        *({"client": client, "cluster": 0, "round": 0, "encrypted_share": client} for client in (0, 1)),
+        {"server": True, "cluster": 0, "round": 0},
         *({"evaluated": client, "round": 0, "accuracy": 0.25 + client / 2} for client in (0, 1)),
-        {"client": 0, "round": 1, "left_out": "late"},
+        {"client": 0, "cluster": 0, "round": 1, "left_out": "late"},
     ]
     (run / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"client": 0, "rou')
     submitted = Submitted(folder, "a", "77", submit._stamp(run))

@@ -14,7 +14,7 @@ from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.protocol.coordination import Enrolment, Parts, facts_to_bytes, require_parts
 from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.protocol.messages import Tag
-from sensecrypt.records import Refusal, servers_of
+from sensecrypt.records import Facts, Refusal, servers_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower import client_app
 from sensecrypt.transports.flower.wire import pack, unpack
@@ -122,7 +122,7 @@ def test_an_upload_without_a_tag_is_left_out(fleet, monkeypatch):
 
 
 def test_facts_that_tell_too_little_leave_a_client_out(altered):
-    outcome = altered("train", lambda parts, *_: {**parts, "facts": facts_to_bytes({"encrypted_blocks": 5})}).play()
+    outcome = altered("train", lambda parts, *_: {**parts, "facts": facts_to_bytes(Facts(encrypted_blocks=5))}).play()
     assert "facts without" in left_out(outcome)[3]
 
 

@@ -34,9 +34,7 @@ def test_a_small_model_on_a_thin_line_takes_paillier_and_a_large_one_the_shortes
     assert chosen(2_410, thin) == "paillier-2048"
     assert chosen(2_410, Device(cpus=1, bandwidth=1e4)) == "ring-2048"
     assert chosen(ALEXNET, usual) == chosen(ALEXNET, thin) == "ring-2048x16"
-    assert (
-        chosen(50_890, Device(cpus=0.1, bandwidth=1e6)) == "ring-2048"
-    )  # bytes are free: 25 rows of 2,048 waste least
+    assert chosen(50_890, Device(cpus=0.1, bandwidth=1e6)) == "ring-2048x4"  # bytes cost nothing there
 
 
 def test_the_slowest_device_decides_and_so_does_a_slow_server():

@@ -146,3 +146,15 @@ def test_the_same_run_is_the_same_files(tmp_path):
         sensecrypt("run", "--out", str(tmp_path / name), "--no-report", *SMALL)
     models = [(tmp_path / name / "model-0.safetensors").read_bytes() for name in ("one", "other")]
     assert models[0] == models[1]
+
+
+def test_setting_up_is_shown(tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(
+        "sensecrypt.cli.run.Progress.update", lambda _self, _task, **told: shown.append(told.get("description"))
+    )
+    settings = [f"--set={each}" for each in ("clients=4", "partition=iid", "rounds=1", "workers=1")]
+    result = CliRunner().invoke(main, ["run", *settings, "--no-report", "--out", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    steps = [f"{kind}, {done} of 4 clients," for kind in ("enrolling", "importance order") for done in (1, 2, 3, 4)]
+    assert shown == [*steps, ""]

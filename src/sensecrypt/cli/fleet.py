@@ -128,7 +128,7 @@ def _follow(config: RunConfig, submitted: Submitted, as_json: bool) -> None:
     from sensecrypt.runs.folder import RunFolder
 
     try:
-        with progress(config) as on_round:
+        with progress(config) as (on_round, _):
             submitted.wait(on_round=on_round)
     except KeyboardInterrupt:
         submitted.stop()

@@ -25,6 +25,10 @@ from sensecrypt.report.words import count, noise_words
 if TYPE_CHECKING:
     from sensecrypt.runs.outcome import Outcome
     from sensecrypt.transports.local.run import OnRound
+    from sensecrypt.transports.local.transport import OnReply
+
+
+_SETTING_UP = {"enrol": "enrolling", "rank": "importance order"}  # kinds of messages before the first round
 
 
 @click.command()
@@ -79,8 +83,8 @@ def run(
     from sensecrypt.transports.local.run import run_local  # loads PyTorch: only once the settings are known to be good
 
     try:
-        with progress(config) as on_round:
-            result = run_local(config, folder, resume=resume, on_round=on_round)
+        with progress(config) as (on_round, on_reply):
+            result = run_local(config, folder, resume=resume, on_round=on_round, on_reply=on_reply)
     except KeyboardInterrupt:
         hint = (
             f"continue with: sensecrypt run --out {folder.path} --resume" if folder.exists() else "nothing was written"
@@ -114,9 +118,10 @@ def choose_dataset(option: str | None, settings: dict[str, Any]) -> str:
 
 
 @contextmanager
-def progress(config: RunConfig) -> Iterator[OnRound]:
-    """A bar on standard error: rounds, accuracy, encrypted share, time left."""
+def progress(config: RunConfig) -> Iterator[tuple[OnRound, OnReply]]:
+    """A bar on standard error: setting up, rounds, accuracy, encrypted share, time left."""
     columns = (
+        TextColumn("{task.description}"),
         TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
         BarColumn(),
         TextColumn("accuracy {task.fields[accuracy]:.1%}  encrypted {task.fields[share]:.0%}"),
@@ -124,12 +129,16 @@ def progress(config: RunConfig) -> Iterator[OnRound]:
     )
     # Without a thread that redraws it: worker processes are forked while the bar is shown.
     with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as shown:
-        bar = shown.add_task("run", total=config.training.rounds, accuracy=0.0, share=0.0)
+        bar = shown.add_task("setting up", total=config.training.rounds, accuracy=0.0, share=0.0)
 
         def on_round(number: int, accuracy: float, share: float) -> None:
-            shown.update(bar, completed=number + 1, accuracy=accuracy, share=share, refresh=True)
+            shown.update(bar, description="", completed=number + 1, accuracy=accuracy, share=share, refresh=True)
 
-        yield on_round
+        def on_reply(kind: str, done: int, asked: int) -> None:
+            if kind in _SETTING_UP:
+                shown.update(bar, description=f"{_SETTING_UP[kind]}, {done} of {asked} clients,", refresh=True)
+
+        yield on_round, on_reply
 
 
 def show(config: RunConfig, result: Outcome, folder: Path) -> None:

@@ -73,7 +73,7 @@ def test_the_picture(rows):
 @pytest.mark.parametrize("scale", ["quick", "full"])
 def test_cells_have_names_of_their_own(scale):
     names = [cell.name for cell in cells(read_spec("schemes", scale, {}).settings)]
-    assert len(set(names)) == len(names) == 7
+    assert len(set(names)) == len(names) == 8
 
 
 def test_what_is_beyond_the_limit_is_multiplied():

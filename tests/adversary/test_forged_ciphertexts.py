@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sensecrypt.protocol.integrity import PRIME, TagOffset, mac_tag
+from sensecrypt.protocol.tags import PRIME, TagOffset, mac_tag
 
 from sensecrypt import Mask
 from sensecrypt.crypto.ring.public import HEADER_BYTES, NOISE_BOUND, SHIFT

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -237,22 +239,20 @@ def test_an_empty_sum_has_no_result(keys):
         total.result()
 
 
-def test_work_is_spread_over_threads_when_it_is_worth_it(keys, monkeypatch):
+def test_all_work_is_that_of_the_calling_thread_so_that_it_is_counted(keys, monkeypatch):
     public, secret = keys
-    threads, executor = [], ring.ThreadPoolExecutor
-    monkeypatch.setattr(ring, "ThreadPoolExecutor", lambda count: threads.append(count) or executor(count))
     monkeypatch.setattr(ring, "COEFFICIENTS_AT_ONCE", 1)
-    public.encrypt([1], workers=4)
-    assert threads == []
-    monkeypatch.setattr(RingPublicKey, "seconds_per_row", 1.0)
+    monkeypatch.setattr(threading.Thread, "start", lambda _: pytest.fail("a thread was started"))
     values = np.arange(-public.slots, 2 * public.slots)
     encrypted = public.encrypt(values, workers=3)
     assert np.array_equal(secret.decrypt(encrypted, values.size, workers=3), values)
-    assert threads == [3, 3]
     bad = encrypted.copy()
     bad[1, HEADER_BYTES + 4 * 2048 :] ^= 255
     with pytest.raises(InvalidCiphertext, match="do not decrypt"):
         secret.decrypt(bad, values.size, workers=3)
+    for use in (lambda: public.encrypt([1], workers=0), lambda: secret.decrypt(encrypted, values.size, workers=0)):
+        with pytest.raises(InvalidInput, match="workers"):
+            use()
 
 
 class TestKeys:

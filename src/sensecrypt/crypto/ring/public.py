@@ -25,8 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -111,27 +110,20 @@ class RingPublicKey:
         """Short name of the key, for people and logs."""
         return self._digest.hex()[:16]
 
-    @property
-    def seconds_per_row(self) -> float:
-        """A rough cost of one encryption or decryption, for deciding about worker threads."""
-        return 1e-8 * (self.slots + self.dimension)
-
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
         """Fresh ciphertexts of whole numbers of 32 bits, `slots` to a row.
 
         Args:
             ints: within the signed range of 32 bits.
-            workers: threads, used when the work is worth it.
+            workers: at least 1; one is enough: a million values take 20 ms.
         """
+        checks.whole("workers", workers, low=1, high=1024)
         values = self._polynomials_of(ints)
         rows = self._empty(len(values))
-
-        def step(part: slice) -> None:
+        for part in self.steps(len(rows)):
             count = len(values[part])
             u = ternary((count, self.dimension))
             self._encrypt_with(values[part], u, errors((self.polynomials + 1, count, self.dimension)), rows[part])
-
-        self.run(step, len(rows), workers)
         return rows
 
     def add(self, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
@@ -189,17 +181,6 @@ class RingPublicKey:
         """Rows to work on together."""
         size = max(1, COEFFICIENTS_AT_ONCE // (self.slots + self.dimension))
         return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
-
-    def run(self, step: Callable[[slice], None], rows: int, workers: int) -> None:
-        """Call `step` with all rows, some at a time; in threads if that is worth it: NumPy computes outside the GIL."""
-        threads = min(checks.whole("workers", workers, low=1, high=1024), int(rows * self.seconds_per_row / 0.01) + 1)
-        if threads == 1:
-            for part in self.steps(rows):
-                step(part)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                for _ in pool.map(step, self.steps(rows)):
-                    pass
 
     def _encrypt_with(self, values: Words, u: Small, f: Small, out: Ciphertexts) -> None:
         """Encryption with given randomness: f is the errors, of all rows for each polynomial."""

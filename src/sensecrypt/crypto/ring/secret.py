@@ -60,6 +60,7 @@ class RingSecretKey:
             InvalidCiphertext: malformed rows, or, without saying where, rows with more noise than a sum of
                 `MAX_SUMMANDS` ciphertexts has, or with values beyond `count`.
         """
+        checks.whole("workers", workers, low=1, high=1024)  # one is enough
         public = self._public
         rows = public.checked("ciphertexts", ciphertexts)
         if rows_of(checks.whole("count", count, low=1, high=2**40), public.slots) != len(rows):
@@ -68,12 +69,9 @@ class RingSecretKey:
             raise InvalidInput("count", problem, "pass the number that was encrypted")
         values = np.empty((len(rows), public.polynomials, public.dimension), dtype=np.int64)
         noisy = np.empty(len(rows), dtype=bool)
-
-        def step(part: slice) -> None:
+        for part in public.steps(len(rows)):
             noise = self._decrypt_rows(rows[part], values[part])
             noisy[part] = (noise > NOISE_BOUND).any(axis=(1, 2)) | (noise < -NOISE_BOUND).any(axis=(1, 2))
-
-        public.run(step, len(rows), workers)
         flat = values.reshape(-1)
         if bool(noisy.any()) | bool(flat[count:].any()):
             problem = "do not decrypt to packed values"

@@ -50,9 +50,6 @@ def test_nothing_comes_first_where_the_configuration_does_not_ask_for_it(setting
             {"clients": 4, "key_mode": "shared-key", "profile": "paillier-2048"},
             "key_mode: shared-key is for one machine",
         ),
-            {"clients": 4, "key_mode": "shared-key", "profile": "paillier-2048"},
-            "key_mode: shared-key is for one machine",
-        ),
     ],
 )
 def test_what_a_fleet_cannot_play(settings, problem):

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sensecrypt.protocol.integrity import PRIME, TagOffset, mac_tag
 
 from sensecrypt import Mask
 from sensecrypt.crypto.ring.public import HEADER_BYTES, NOISE_BOUND, SHIFT
@@ -26,6 +25,7 @@ from sensecrypt.protocol.protection import ProtectedUpdate, protect_model
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.sharedkey import SharedKeyClients
+from sensecrypt.protocol.tags import PRIME, TagOffset, mac_tag
 from tests.crypto.conftest import keypair
 from tests.keyservice.conftest import server as server
 from tests.keyservice.rounds import Played

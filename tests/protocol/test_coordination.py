@@ -269,7 +269,10 @@ class TestSettings:
                 {"sensecrypt.settings.policy": "fedml_he", "sensecrypt.settings.layout": "blocks"},
                 "layout: blocks is for one machine",
             ),
-            ({"sensecrypt.settings.key_mode": "shared-key"}, "is for one machine"),
+            (
+                {"sensecrypt.settings.key_mode": "shared-key", "sensecrypt.settings.profile": "paillier-2048"},
+                "is for one machine",
+            ),
             ({"sensecrypt.settings.crypto": "calibrated"}, "is for one machine"),
             ({"sensecrypt.settings.messages": "keep"}, "is for one machine"),
             (

@@ -46,7 +46,10 @@ def test_nothing_comes_first_where_the_configuration_does_not_ask_for_it(setting
         ({"clients": 4, "min_contributors": 5}, "min_contributors: is 5, the fleet has 4 clients; choose 2 to 4"),
         ({"clients": 4, "min_contributors": 1}, "min_contributors: is 1"),
         ({"clients": 4, "crypto": "calibrated"}, "crypto: calibrated is for one machine"),
-        ({"clients": 4, "key_mode": "shared-key"}, "key_mode: shared-key is for one machine"),
+        (
+            {"clients": 4, "key_mode": "shared-key", "profile": "insecure-test"},
+            "key_mode: shared-key is for one machine",
+        ),
     ],
 )
 def test_what_a_fleet_cannot_play(settings, problem):

@@ -21,17 +21,17 @@ FAILS, REASON = 2, "of this client's data alone"
 
 def fail_at(monkeypatch, played, *, raises: bool) -> None:
     """Training fails for client 2: with an exception, or with weights that are not finite."""
-    label, honest = int(configured_problem(played.config).clients[FAILS][1][0]), scoring.train
+    label, honest = int(configured_problem(played.config).clients[FAILS][1][0]), scoring.train_on
 
-    def train(model, images, labels, **settings):
-        trained = honest(model, images, labels, **settings)
-        if int(labels[0]) != label:
+    def train(model, data, recipe, **settings):
+        trained = honest(model, data, recipe, **settings)
+        if int(data.parts[1][0]) != label:
             return trained
         if raises:
             raise RuntimeError(REASON)
         return np.full_like(trained, np.nan)
 
-    monkeypatch.setattr(scoring, "train", train)
+    monkeypatch.setattr(scoring, "train_on", train)
 
 
 @pytest.mark.parametrize("policy", ["maskcrypt", "maskcrypt_union"])

@@ -142,6 +142,8 @@ def test_rounds_that_have_to_wait_for_a_decryption_keep_no_member_waiting(patien
                     greedy.register_round(long.round(attempt=1))
 
     release = threading.Thread(target=lambda: long.release(whole, decrypted))
+    for name in names:  # issued before the threads ask for them at once
+        certificate(service.pki, "aggregator", name)
     storm = [threading.Thread(target=register, args=(name,)) for name in names for _ in range(16)]
     release.start()
     wait_until(lambda: long.events("sum-claimed"))

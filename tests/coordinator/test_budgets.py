@@ -52,7 +52,17 @@ def test_training_for_clustering_foretells_that_of_a_round():
 
     def after(*training):
         made = Budgets(
-            make_config({**PAPER, "clients": 2, "budget": "deadline", "grace": 0, "slack": 0, "cpus": "1"}),
+            make_config(
+                {
+                    **PAPER,
+                    "profile": "paillier-2048",
+                    "clients": 2,
+                    "budget": "deadline",
+                    "grace": 0,
+                    "slack": 0,
+                    "cpus": "1",
+                }
+            ),
             ONE[:2],
             6_300,
         )

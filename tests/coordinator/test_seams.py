@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from sensecrypt.algo import serverupdates
 from sensecrypt.algo.clipping import clip_bound
@@ -66,6 +67,7 @@ class ThreadTransport:
 
 @pytest.mark.parametrize("policy", ["sensecrypt", "plaintext"])
 def test_a_transport_of_threads_ends_in_the_same_model(tmp_path: Path, policy):
+    torch.set_num_threads(1)  # as in the workers: sums of floats depend on it
     config = make_config({**SMALL, "policy": policy})
     problem = configured_problem(config)
     model = problem.build()

@@ -47,7 +47,7 @@ def test_nothing_comes_first_where_the_configuration_does_not_ask_for_it(setting
         ({"clients": 4, "min_contributors": 1}, "min_contributors: is 1"),
         ({"clients": 4, "crypto": "calibrated"}, "crypto: calibrated is for one machine"),
         (
-            {"clients": 4, "key_mode": "shared-key", "profile": "insecure-test"},
+            {"clients": 4, "key_mode": "shared-key", "profile": "paillier-2048"},
             "key_mode: shared-key is for one machine",
         ),
     ],

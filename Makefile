@@ -6,7 +6,7 @@ EXTRAS := dev
 .PHONY: demo test check bench reproduce docs format clean
 
 demo: .venv/installed
-	$(BIN)/sensecrypt run --out "$$(mktemp -d)/demo"
+	$(BIN)/sensecrypt demo --out "$$(mktemp -d)/demo"
 
 test: .venv/installed
 	$(BIN)/python -m pytest

@@ -16,6 +16,7 @@ from sensecrypt import checks
 from sensecrypt.algo.clipping import Clip
 from sensecrypt.algo.leakage import DEFAULT_BINS, MAX_BINS
 from sensecrypt.algo.serverupdates import ServerRule
+from sensecrypt.devices import DEVICES
 from sensecrypt.errors import InvalidInput
 from sensecrypt.policies import get_policy
 from sensecrypt.profiles import DEFAULT_PROFILE, get_profile
@@ -23,6 +24,7 @@ from sensecrypt.tomlfile import read_toml, refuse_unknown
 from sensecrypt.types import Device
 
 Rows = tuple[tuple[float, ...], ...]
+Names = tuple[str, ...]
 _TINY, _HUGE = 1e-6, 1e9  # what lies beyond is a typing error, and overflows somewhere
 AUTO = "auto"  # in the place of a profile: chosen for the devices when the run begins
 _SHOWN = 60  # characters of a value in an error
@@ -304,19 +306,25 @@ class Server(Group):
 class Machines(Group):
     """Whose devices the run is timed on, and what this machine does."""
 
+    devices: Names = setting(  # noqa: RUF009 (a field)
+        tuple(DEVICES),
+        f"what clients compute on, dealt out in turn: {', '.join(DEVICES)}. Setting `cpus`, `bandwidths` or `ghz` "
+        "means machines without a name instead",
+        paper=(),
+    )
     cpus: Rows = setting(  # noqa: RUF009 (a field)
         ((24, 16, 12, 10, 8),),
-        "of the devices, dealt out in turn; several rows: round by round, the last one stays",
+        "of machines without a name, dealt out in turn; several rows: round by round, the last one stays",
         low=_TINY,
         high=_HUGE,
     )
     bandwidths: Rows = setting(  # noqa: RUF009 (a field)
-        ((50, 45, 40, 35, 30),), "of the devices in megabytes per second, likewise", low=_TINY, high=_HUGE
+        ((50, 45, 40, 35, 30),), "of these machines in megabytes per second, likewise", low=_TINY, high=_HUGE
     )
     ghz: Rows = setting(  # noqa: RUF009 (a field)
-        ((1.0,),), "clock speed of the devices' processors, likewise", low=_TINY, high=_HUGE
+        ((1.0,),), "clock speed of these machines' processors, likewise", low=_TINY, high=_HUGE
     )
-    server_cpus: float = setting(104, "of aggregator and key server", low=_TINY, high=_HUGE)  # the paper's server
+    server_cpus: float = setting(4, "of aggregator and key server", paper=104, low=_TINY, high=_HUGE)
     workers: int = setting(2, "processes that play the clients", low=1)
     messages: Literal["forget", "keep"] = setting(
         "forget",
@@ -330,6 +338,8 @@ class Machines(Group):
             rows = getattr(self, name)
             if not rows or not all(rows):
                 raise InvalidInput(name, "are empty", "give a number for at least one device")
+        for name in self.devices:
+            checks.choice("devices", name, tuple(DEVICES))
         super().__post_init__()
 
 
@@ -361,9 +371,17 @@ class RunConfig:
 
     def devices(self, number: int) -> list[Device]:
         """What every client has in that round."""
+        names = self.machines.devices
+        if names:
+            return [DEVICES[names[client % len(names)]] for client in range(self.problem.clients)]
         machines = (self.machines.cpus, self.machines.bandwidths, self.machines.ghz)
         now = [rows[min(max(number, 0), len(rows) - 1)] for rows in machines]
         return [Device(*(row[client % len(row)] for row in now)) for client in range(self.problem.clients)]
+
+    def device_name(self, client: int, number: int) -> str:
+        """What tables call a client's device in that round."""
+        names = self.machines.devices
+        return names[client % len(names)] if names else f"{self.devices(number)[client].speed:g} CPUs"
 
 
 @dataclass(frozen=True)
@@ -401,6 +419,7 @@ def _settings() -> dict[str, Setting]:
 
 
 SETTINGS = _settings()
+_NUMBERS = {"cpus", "bandwidths", "ghz"}  # of machines without a name
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "paper": {key: each.paper for key, each in SETTINGS.items() if each.paper is not None},
@@ -415,6 +434,12 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
     """
     refuse_unknown(settings, SETTINGS, "a run's configuration")
     explicit = {key: _convert(key, value, SETTINGS[key].kind) for key, value in settings.items()}
+    if _NUMBERS & explicit.keys():
+        if explicit.setdefault("devices", ()):
+            fix = "give names, or numbers without devices"
+            raise InvalidInput("devices", f"are named, and {', '.join(sorted(_NUMBERS & explicit.keys()))} given", fix)
+    elif explicit.get("devices") == ():
+        raise InvalidInput("devices", "are none", f"name at least one of {', '.join(DEVICES)}, or set cpus")
     defaults = {key: each.default for key, each in SETTINGS.items()}
     values = {**defaults, **PRESETS[explicit.get("preset", "default")], **explicit}
     nobody_unblinds = values["key_mode"] == "shared-key"
@@ -441,13 +466,21 @@ def read_config(path: Path | None, changes: Mapping[str, Any]) -> RunConfig:
 
 def change(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
     """The configuration with these settings changed."""
-    return make_config({**to_settings(config), **settings})
+    kept = to_settings(config)
+    if _NUMBERS & settings.keys():
+        kept.pop("devices", None)
+    elif "devices" in settings:
+        kept = {key: value for key, value in kept.items() if key not in _NUMBERS}
+    return make_config({**kept, **settings})
 
 
 def to_settings(config: RunConfig) -> dict[str, Any]:
-    """All settings as plain values, for JSON."""
+    """All settings as plain values, for JSON: of devices either names or numbers."""
     found = {}
+    left_out = _NUMBERS if config.machines.devices else {"devices"}
     for key, each in SETTINGS.items():
+        if key in left_out:
+            continue
         value = getattr(getattr(config, each.group) if each.group else config, key)
         found[key] = _plain(value) if isinstance(value, tuple) else value
     return found
@@ -472,6 +505,9 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
     try:
         if kind == Rows:
             return _rows(value)
+        if kind == Names:
+            names = value.split(",") if isinstance(value, str) else value
+            return tuple(name.strip() for name in names if name.strip())
         if kind == Clip:
             return value if value == "auto" else _number(value)
         if get_origin(kind) is tuple:
@@ -484,6 +520,7 @@ def _convert(key: str, value: Any, kind: Any) -> Any:
     except (TypeError, ValueError):
         names = {
             Rows: "numbers",
+            Names: "names",
             tuple[float, float]: "two numbers",
             int: "a whole number",
             float: "a number",

@@ -15,6 +15,7 @@ from sensecrypt.cli.attack import attack
 from sensecrypt.cli.bench import bench
 from sensecrypt.cli.compare import compare
 from sensecrypt.cli.completion import completion
+from sensecrypt.cli.demo import demo
 from sensecrypt.cli.dkms import dkms
 from sensecrypt.cli.doctor import doctor
 from sensecrypt.cli.fleet import fleet
@@ -51,6 +52,7 @@ main.add_command(attack)
 main.add_command(bench)
 main.add_command(compare)
 main.add_command(completion)
+main.add_command(demo)
 main.add_command(dkms)
 main.add_command(doctor)
 main.add_command(fleet)

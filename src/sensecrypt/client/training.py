@@ -20,8 +20,9 @@ _BATCH = 512
 
 
 def as_tensor(images: Images) -> torch.Tensor:
-    """Pixels from 0 … 255 to 0 … 1."""
-    return torch.from_numpy(images).to(torch.float32).div_(255)
+    """Pixels from 0 … 255 to 0 … 1; other numbers as they are."""
+    inputs = torch.from_numpy(images)
+    return inputs.to(torch.float32).div_(255) if inputs.dtype == torch.uint8 else inputs
 
 
 def warm_up() -> None:

@@ -268,8 +268,8 @@ def _with_devices(config: RunConfig, enrolments: dict[int, Enrolment]) -> RunCon
     if all(each.cpus is None and each.bandwidth is None for each in enrolments.values()):
         return config
     devices = config.devices(0)
-    cpus, bandwidths = [device.cpus for device in devices], [device.bandwidth for device in devices]
+    cpus, bandwidths = [device.speed for device in devices], [device.bandwidth for device in devices]
     for client, each in enrolments.items():
         cpus[client] = cpus[client] if each.cpus is None else each.cpus
         bandwidths[client] = bandwidths[client] if each.bandwidth is None else each.bandwidth
-    return change(config, {"cpus": cpus, "bandwidths": bandwidths})
+    return change(config, {"cpus": cpus, "bandwidths": bandwidths, "ghz": 1.0})

@@ -22,7 +22,7 @@ from sensecrypt.report.vega import (
 )
 from sensecrypt.report.words import round_name
 
-_DEVICE = ("cpus", "bandwidth")
+_DEVICE = ("device", "bandwidth")
 
 
 def accuracy_chart(table: Table) -> Chart:

@@ -138,7 +138,7 @@ def _timeline(rows: Sequence[Row]) -> Table:
     columns: list[Column] = [
         ("method", "method", "text", "name"),
         ("client", "client", "whole", itemgetter("client")),
-        ("cpus", "processors", "number", itemgetter("cpus")),
+        ("device", "device", "text", itemgetter("device")),
         *((step, f"{step}, {unit}", "number", partial(_scaled, step, scale)) for step in ALWAYS),
     ]
     clients = [{**each, "name": row["name"]} for row in rows for each in row["timeline"]]

@@ -65,7 +65,7 @@ def command(config: RunConfig) -> str:
     changed = [
         f"{key}={_value(value)}"
         for key, value in to_settings(config).items()
-        if key != "preset" and value != usual[key]
+        if key != "preset" and value != usual.get(key)
     ]
     preset = [] if config.preset == "default" else ["--preset", config.preset]
     return shlex.join(["sensecrypt", "run", *preset, *(part for change in changed for part in ("--set", change))])
@@ -101,10 +101,11 @@ def _held_up(outcome: Outcome, times: Sequence[RoundTime]) -> str:
         return ""
     last = Counter(min(time.clients, key=lambda each: time.clients[each].wait) for time in rounds)
     client, often = last.most_common(1)[0]
-    device = outcome.config.devices(rounds[-1].number)[client]
+    number = rounds[-1].number
+    device, name = outcome.config.devices(number)[client], outcome.config.device_name(client, number)
     waiting = fmean(time.straggler_share for time in rounds)
     return (
-        f"Client {client} ({device.cpus:g} processors, {device.bandwidth:g} MB/s) held up the others most often: it "
+        f"Client {client} ({name}, {device.bandwidth:g} MB/s) held up the others most often: it "
         f"arrived last in {often} of {count(len(rounds), 'round')}. The mean client waited {percent(waiting)} "
         "of a round."
     )

@@ -73,7 +73,7 @@ def time_table(outcome: Outcome, times: Sequence[RoundTime]) -> Table:
         [
             number,
             bar.client,
-            devices[number][bar.client].cpus,
+            outcome.config.device_name(bar.client, number),
             devices[number][bar.client].bandwidth,
             *(_short(scale * bar.seconds[step]) for step in steps),
         ]
@@ -82,7 +82,7 @@ def time_table(outcome: Outcome, times: Sequence[RoundTime]) -> Table:
     fields = [
         Field("round", "round (-1: set-up)", "whole"),
         Field("client", "client", "whole"),
-        Field("cpus", "processors"),
+        Field("device", "device", "text"),
         Field("bandwidth", "MB/s"),
         *(Field(step, f"{step}, {unit}") for step in steps),
     ]

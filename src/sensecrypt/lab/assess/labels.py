@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from sensecrypt import checks
 from sensecrypt.algo.leakage import mutual_information
@@ -46,7 +47,7 @@ class LabelSetting:
     """What all attacked clients have in common.
 
     Attributes:
-        model: a name in the zoo.
+        model: a name in the zoo, or what makes a network from a seed.
         images: of the data set.
         labels: of the images.
         classes: how many there are.
@@ -58,8 +59,8 @@ class LabelSetting:
         trained: steps that the model was trained before.
     """
 
-    model: str
-    images: npt.NDArray[np.uint8]
+    model: str | Callable[[int], nn.Module]
+    images: npt.NDArray[Any]
     labels: npt.NDArray[np.int64]
     classes: int
     samples: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,7 @@ class Peers:
     """
 
     def __init__(
-        self, client: SyntheticClient, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64], *, seed: int
+        self, client: SyntheticClient, images: npt.NDArray[Any], labels: npt.NDArray[np.int64], *, seed: int
     ) -> None:
         """Whom to draw from, and the seed that the draw follows from."""
         self.client = client

@@ -80,7 +80,7 @@ class Observation:
     unplaced: Unplaced | None = None
     mask: BoolVector | None = None
     public: Samples | None = None
-    image_shape: tuple[int, int, int] = (1, 28, 28)
+    image_shape: tuple[int, ...] = (1, 28, 28)
 
     def __post_init__(self) -> None:
         """Refuse parts that do not belong together."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +19,14 @@ from sensecrypt import checks
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.checks import IntVector
+from sensecrypt.client.training import as_tensor
 from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.attacks.observation import FloatVector, Head, Observation, Samples, Unplaced
 from sensecrypt.models import build_model, get_vector, mean_gradient, set_vector
 from sensecrypt.rng import derive_rng, derive_seed
 from sensecrypt.types import BoolVector
 
-Images = npt.NDArray[np.uint8]
+Images = npt.NDArray[Any]
 STRATEGIES = ("high", "low", "random", "classifier")
 _WARM_UP_BATCH = 64
 
@@ -113,7 +115,7 @@ def synthetic_client(
 
     Args:
         model: a name in the zoo, or what makes a network from a seed.
-        images: (N, channels, height, width), 0 … 255.
+        images: (N, channels, height, width), 0 … 255; or inputs of any form as floating-point numbers.
         labels: of the images.
         classes: how many there are.
         samples: K.
@@ -149,7 +151,6 @@ def synthetic_client(
     whole = steps == 1 and minibatch is None
     at_before = gradient if whole else _gradient(network, before, data)
     nothing = np.zeros(before.size, dtype=bool)
-    channels, height, width = images.shape[1:]
     seen = Observation(
         build=build,
         before=before,
@@ -157,7 +158,7 @@ def synthetic_client(
         samples=samples,
         classes=classes,
         public=_tensors(images, labels, public),
-        image_shape=(int(channels), int(height), int(width)),
+        image_shape=tuple(map(int, images.shape[1:])),
     )
     client = SyntheticClient(
         observation=seen,
@@ -232,7 +233,7 @@ def _per_class(
 
 
 def _tensors(images: Images, labels: npt.NDArray[np.int64], places: IntVector) -> Samples:
-    return torch.from_numpy(images[places]).to(torch.float32).div_(255), torch.from_numpy(labels[places])
+    return as_tensor(images[places]), torch.from_numpy(labels[places])
 
 
 def _warm_up(

@@ -1,101 +1,178 @@
-"""What each preset costs on a fleet, and what it protects against whom: from measurements made for the question.
+"""What methods cost on a fleet, and what each leaves to an attacker, measured: for `advise` and `demo`.
 
-The cost comes from two calibrated rounds on the fleet's devices; the protection from attacks on synthetic clients that
-encrypt as much as the fleet's weakest client did, for every adversary of the ladder.
+The cost comes from a few rounds on the fleet's devices. The protection comes from attacks on synthetic clients that
+encrypt as much as the fleet's weakest device did, by every adversary of the ladder.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sensecrypt.data import load_dataset
-from sensecrypt.lab.assess.labels import LabelSetting, check_distribution, label_rows
+from sensecrypt.config import make_config, to_settings
+from sensecrypt.errors import InvalidInput
+from sensecrypt.lab.assess.labels import NAMES, PLAINTEXT, LabelSetting, check_distribution, label_rows
 from sensecrypt.lab.assess.protection import Protection
-from sensecrypt.lab.compare.comparison import compare
+from sensecrypt.lab.compare.comparison import REPORT, compare
+from sensecrypt.lab.compare.subject import Subject
 from sensecrypt.methods import parse_methods
-from sensecrypt.models import DEFAULT_MODEL, build_model, find_head
+from sensecrypt.models import find_head
+from sensecrypt.runs.folder import RunFolder
 
-CANDIDATES = {
-    "plaintext": "plaintext",
-    "paper": "sensecrypt@paper",
-    "default": "sensecrypt",
-    "default, rest plain": "sensecrypt+rest=plain",
-    "blinding only": "plaintext+rest=blinded",
-    "default, Paillier": "sensecrypt+profile=paillier-2048",
-    "everything": "full@default",
-}
-ROUNDS = 2
+_CLEAR = 0.1  # half of a confidence interval beyond which an attack that finds nothing shows nothing
+_GAIN = 0.02  # of the labels: less is no finding, however sure
 
 
-def advise(
+@dataclass(frozen=True)
+class Candidate:
+    """A method that a user may choose.
+
+    Attributes:
+        name: as tables call it.
+        method: as `sensecrypt compare --policies` takes it.
+    """
+
+    name: str
+    method: str
+
+
+PLAIN = Candidate("no protection", "plaintext")
+PAPER = Candidate("selective, as the paper", "sensecrypt@paper")
+BASELINE = Candidate("everything, as the paper", "full")
+BLINDING = Candidate("blinding only", "plaintext+rest=blinded")
+DEFAULT = Candidate("SenseCrypt", "sensecrypt")
+PAILLIER = Candidate("SenseCrypt, Paillier", "sensecrypt+profile=paillier-2048")
+CANDIDATES = (PLAIN, BASELINE, PAPER, BLINDING, PAILLIER, DEFAULT)
+RECOMMENDED = (PAILLIER.name, DEFAULT.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attacked:
+    """The clients that are attacked.
+
+    Attributes:
+        samples: of each.
+        seeds: how many clients.
+        distribution: of their data: `iid`, or a number of classes.
+        adversaries: who attacks.
+    """
+
+    samples: int = 30
+    seeds: int = 10
+    distribution: str = "3"
+    adversaries: Sequence[str] = NAMES
+
+
+def assess(
+    candidates: Sequence[Candidate],
+    subject: Subject,
     settings: Mapping[str, Any],
+    folder: Path,
     *,
-    samples: int,
-    seeds: int,
-    distribution: str,
-    on_step: Callable[[str], None] | None = None,
+    attacked: Attacked,
+    crypto: str = "calibrated",
+    on_step: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """One entry for each candidate: its cost, the weakest client's share, and what each adversary finds.
+    """The comparison of the candidates, with what each adversary finds in each row; also as a file in `folder`.
 
     Args:
-        settings: of a run: data set, model, devices.
-        samples: of the attacked clients.
-        seeds: attacked clients a figure.
-        distribution: of their data: `iid` or a number of classes.
-        on_step: told what is going on.
+        candidates: what is compared, no protection first.
+        subject: what is trained.
+        settings: of every run.
+        folder: where the runs and the report go.
+        attacked: whose labels are looked for.
+        crypto: `real`, `calibrated` or `auto`.
+        on_step: called with what is going on.
     """
-    dataset = str(settings.get("dataset", "digits"))
-    model = str(settings.get("model") or DEFAULT_MODEL.get(dataset, ""))
-    data = load_dataset(dataset)
-    find_head(build_model(model, seed=0), data.classes)
-    check_distribution(distribution, data.classes, samples)
-    methods = parse_methods(",".join(CANDIDATES.values()), "default")
+    check_distribution(attacked.distribution, subject.classes, attacked.samples)
+    find_head(subject.build(0), subject.classes)
+    methods = parse_methods(",".join(each.method for each in candidates), "default")
+    fleet = {key: value for key, value in to_settings(make_config(settings)).items() if key in _FLEET}
+    names = {method.name: candidate.name for method, candidate in zip(methods, candidates, strict=True)}
 
-    def told(name: str, done: int, _rounds: int) -> None:
-        if on_step is not None:
-            on_step(f"cost of {name}, round {done} of {ROUNDS}")
+    def on_round(method: str, done: int, rounds: int) -> None:
+        on_step(f"{names[method]}: round {done} of {rounds}")
 
-    with tempfile.TemporaryDirectory() as folder:
-        common = {**settings, "rounds": ROUNDS}
-        report = compare("advice", methods, common, Path(folder) / "cost", crypto="calibrated", on_step=told)
-    entries = []
-    plain = report["rows"][0]["rounds"][-1]["seconds"]
-    for candidate, row in zip(CANDIDATES, report["rows"], strict=True):
-        share = min(each["encrypted_share_min"] for each in row["rounds"])
-        protection = Protection(row["policy"], row["preset"], share, row["settings"].get("rest"))
-        if on_step is not None:
-            on_step(f"attacks on {candidate}")
-        setting = LabelSetting(
-            model=model,
-            images=data.train_images,
-            labels=data.train_labels,
-            classes=data.classes,
-            samples=samples,
-            protections=[protection],
-        )
-        found = label_rows(setting, distributions=[distribution], seeds=seeds)
-        attacked = [each for each in found if (each["policy"], each["preset"]) == (row["policy"], row["preset"])]
-        prior = next(each for each in attacked if each["adversary"] == "prior")
-        entries.append(
-            {
-                "preset": candidate,
-                "round_seconds": row["rounds"][-1]["seconds"],
-                "times_plaintext": row["rounds"][-1]["seconds"] / plain,
-                "implementation": row["implementation"],
-                "weakest_share": share,
-                "adversaries": [_verdict(each, prior) for each in attacked if each["adversary"] != "prior"],
-                "prior": {figure: prior[figure] for figure in ("leacc", "lnacc", "irec")},
-            }
-        )
-    return {"dataset": dataset, "model": model, "distribution": distribution, "seeds": seeds, "entries": entries}
+    common = {**fleet, **settings}
+    report = compare("fleet", methods, common, folder, crypto=crypto, problem=subject.problem, on_step=on_round)
+    protections = [_protection(row) for row in report["rows"]]
+    exposures = _attack(subject, list(dict.fromkeys(protections)), attacked, on_step)
+    for candidate, protection, row in zip(candidates, protections, report["rows"], strict=True):
+        row |= {"label": candidate.name, "weakest_share": protection.share, **exposures[protection]}
+    report["attacked"] = {key: getattr(attacked, key) for key in ("samples", "seeds", "distribution")}
+    RunFolder(folder).write(REPORT, json.dumps(report, indent=1).encode())
+    return report
+
+
+_FLEET = ("devices", "cpus", "bandwidths", "ghz", "server_cpus")
+
+
+def recommend(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The fastest of our own ways to encrypt from which no adversary learns.
+
+    Raises:
+        InvalidInput: If too few clients were attacked to tell.
+    """
+    safe = [row for row in report["rows"] if row["label"] in RECOMMENDED and row["verdict"] == "guesses"]
+    if not safe:
+        fix = "attack more clients: --seeds 10"
+        raise InvalidInput("seeds", f"are {report['attacked']['seeds']}, too few to tell who learns something", fix)
+    return dict(min(safe, key=lambda row: row["rounds"][-1]["seconds"]))
+
+
+def _protection(row: Mapping[str, Any]) -> Protection:
+    """Of the client that encrypted least."""
+    share = min(each["encrypted_share_min"] for each in row["rounds"])
+    return Protection(row["policy"], row["preset"], share, row["settings"].get("rest"))
+
+
+def _attack(
+    subject: Subject, protections: Sequence[Protection], attacked: Attacked, on_step: Callable[[str], None]
+) -> dict[Protection, dict[str, Any]]:
+    """What adversaries find of clients under each protection."""
+    setting = LabelSetting(
+        model=subject.build,
+        images=subject.inputs,
+        labels=subject.labels,
+        classes=subject.classes,
+        samples=attacked.samples,
+        protections=protections,
+        adversaries=["prior", *(name for name in attacked.adversaries if name != "prior")],
+    )
+    rows = label_rows(
+        setting,
+        distributions=[attacked.distribution],
+        seeds=attacked.seeds,
+        on_step=lambda _, done: on_step(f"attacks on client {done} of {attacked.seeds}"),
+    )
+    starts = [place for place, row in enumerate(rows) if row["adversary"] == "prior"]
+    groups = [rows[start:end] for start, end in zip(starts, [*starts[1:], len(rows)], strict=True)]
+    judged = [PLAINTEXT, *(each for each in protections if each != PLAINTEXT)]
+    return {protection: _exposure(group) for protection, group in zip(judged, groups, strict=True)}
+
+
+def _exposure(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What adversaries find, next to guessing."""
+    prior, *others = rows
+    found = [_verdict(each, prior) for each in others]
+    strongest = max(found, key=lambda each: (each["verdict"] == "learns", each["irec"]))
+    worst = next(word for word in ("learns", "unclear", "guesses") if word in {each["verdict"] for each in found})
+    return {
+        "guessing": prior["irec"],
+        "adversaries": found,
+        "strongest": strongest["adversary"],
+        "found": strongest["irec"],
+        "verdict": worst,
+    }
 
 
 def _verdict(row: Mapping[str, Any], prior: Mapping[str, Any]) -> dict[str, Any]:
     """Whether an adversary does better than guessing, beyond what chance explains."""
     gain = row["irec"] - prior["irec"]
     noise = (row["irec_half"] or 0.0) + (prior["irec_half"] or 0.0)
+    verdict = "learns" if gain > max(noise, _GAIN) else "unclear" if noise > _CLEAR and gain > -noise else "guesses"
     figures = {key: row[key] for figure in ("leacc", "lnacc", "irec") for key in (figure, f"{figure}_half")}
-    return {"adversary": row["adversary"], "learns": bool(gain > noise and gain > 0.02), **figures}
+    return {"adversary": row["adversary"], "verdict": verdict, **figures}

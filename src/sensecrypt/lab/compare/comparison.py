@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from sensecrypt.client.problem import configured_problem
+from sensecrypt.client.problem import Problem, configured_problem
 from sensecrypt.config import AUTO, RunConfig, change, to_settings
 from sensecrypt.errors import InvalidInput
 from sensecrypt.files import make_folder
@@ -46,6 +46,7 @@ def compare(
     resume: bool = False,
     on_step: OnStep | None = None,
     training: Path | None = None,
+    problem: Problem | None = None,
 ) -> dict[str, Any]:
     """Run every method, and tell how each did.
 
@@ -59,12 +60,13 @@ def compare(
         resume: continue what is in `folder`.
         on_step: told after each round: whose, its number, how many there are.
         training: where training results are kept that other comparisons share; None: in `folder`, until its end.
+        problem: what to learn; None: what the settings name.
     """
     settings = dict(common)
     configs = {each.name: each.configure(settings, crypto) for each in methods}  # all mistakes before any work
     if (folder / REPORT).exists() and not resume:
         raise InvalidInput(str(folder), "holds a comparison already", "choose another folder, or add --resume")
-    problem = configured_problem(next(iter(configs.values())))
+    shared = problem or configured_problem(next(iter(configs.values())))
     at_stock = any(each.stock(configs[each.name]) and each.policy != "plaintext" for each in methods)
     stock = stock_cost_model() if at_stock else None
     ours: dict[tuple[str, str, str], CostModel] = {}
@@ -76,7 +78,7 @@ def compare(
         matched = match_union and method.policy == "maskcrypt" and "ratio" not in {**common, **method.settings}
         if matched and method.variant in unions:
             config = method.configure({**settings, "ratio": unions[method.variant]}, crypto)
-        own = problem if config.problem == next(iter(configs.values())).problem else None
+        own = shared if config.problem == next(iter(configs.values())).problem else None
 
         def on_round(number: int, *_: float, name: str = method.name, rounds: int = config.training.rounds) -> None:
             if on_step is not None:
@@ -93,7 +95,13 @@ def compare(
         make_folder(memo)
         cost_model = _our_cost_model(config, ours)
         result = run_local(
-            config, place, problem=own, resume=going_on, on_round=on_round, memo=memo, cost_model=cost_model
+            config,
+            place,
+            problem=own,
+            resume=going_on,
+            on_round=on_round,
+            memo=memo if problem is None else None,
+            cost_model=cost_model,
         )
         if method.policy == "sensecrypt":
             unions[method.variant] = result.union_share
@@ -166,7 +174,7 @@ def _row(method: Method, result: Result, cost_model: CostModel | None) -> dict[s
         "clusters": len(result.vectors),
         "model_sha256": summary["model_sha256"],
         "rounds": [_round_row(each, result) for each in rounds],
-        "timeline": _timeline(rounds[-1], config),
+        "timeline": _timeline(rounds[-1], result),
     }
 
 
@@ -223,11 +231,18 @@ def _round_row(time: RoundTime, result: Result) -> dict[str, Any]:
     }
 
 
-def _timeline(time: RoundTime, config: RunConfig) -> list[dict[str, Any]]:
+def _timeline(time: RoundTime, result: Result) -> list[dict[str, Any]]:
     """What each client did in a round, in seconds of its own."""
-    devices = config.devices(time.number)
+    config, devices = result.config, result.config.devices(time.number)
+    shares = {record.client: record.encrypted_share or 0.0 for record in result.records if record.round == time.number}
     steps = ("train", "select", "encrypt", "upload", "wait", "download", "decrypt")
     return [
-        {"client": client, "cpus": devices[client].cpus, **{step: getattr(each, step) for step in steps}}
+        {
+            "client": client,
+            "device": config.device_name(client, time.number),
+            "cpus": devices[client].speed,
+            "encrypted_share": shares[client],
+            **{step: getattr(each, step) for step in steps},
+        }
         for client, each in time.clients.items()
     ]

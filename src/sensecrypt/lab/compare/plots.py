@@ -178,7 +178,7 @@ def _client_bars(axes: Axes, timeline: Sequence[Mapping[str, Any]]) -> None:
         spent = [client[phase] for client in timeline]
         axes.barh(places, spent, left=ends, height=0.8, color=colour)
         ends = [end + more for end, more in zip(ends, spent, strict=True)]
-    names = [f"client {client['client']}, {_count(client['cpus'], 'CPU')}" for client in timeline]
+    names = [f"client {client['client']}, {client['device']}" for client in timeline]
     _name_bars(axes, names, "seconds on the device clock", 8)
     axes.set_xlim(0, max(ends, default=0.0) * 1.02 or 1.0)
     axes.locator_params(axis="x", nbins=6)

@@ -93,6 +93,7 @@ def scenario_settings(name: str, dataset: str, explicit: Mapping[str, Any]) -> d
         "dataset": dataset,
         "clients": scenario.clients,
         "local_epochs": 5,
+        "server_cpus": 104,  # the paper's server
         **scenario.settings,
         **_DATASETS.get(dataset, {}),
         **explicit,

@@ -210,9 +210,9 @@ def _changed(folder: RunFolder, config: RunConfig) -> RunConfig:
     """The configuration of the run in the folder with what this call has otherwise, if that can change."""
     known, changes = to_settings(folder.read_config()), {}
     for name, value in to_settings(config).items():
-        if (name, value) != ("profile", "auto") and name != "statistics" and value != known[name]:
+        if (name, value) != ("profile", "auto") and name != "statistics" and value != known.get(name):
             if name not in CHANGEABLE:
-                problem = f"is {value}, and the run in {folder.path} has {known[name]}"
+                problem = f"is {value}, and the run in {folder.path} has {known.get(name)}"
                 raise InvalidInput(name, problem, "pass what the run began with, or choose another folder")
             changes[name] = value
     return folder.change_config(changes)

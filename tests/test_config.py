@@ -103,7 +103,9 @@ _NUMBERS = [
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
 def test_every_number_is_finite(tmp_path, value):
     kinds = {key: each.kind for key, each in SETTINGS.items()}
-    assert set(_NUMBERS) == {key for key, kind in kinds.items() if kind not in (str, tuple[str, ...]) and get_origin(kind) is not Literal}
+    assert set(_NUMBERS) == {
+        key for key, kind in kinds.items() if kind not in (str, tuple[str, ...]) and get_origin(kind) is not Literal
+    }
     for key in _NUMBERS:
         text = f"1,{value}" if key in ("beta", "cpus") else value
         listed = f"[1.0, {value}]" if key == "beta" else f"[{value}]" if kinds[key] == Rows else value

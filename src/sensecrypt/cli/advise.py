@@ -105,8 +105,8 @@ def _recommendation(row: Mapping[str, Any], report: Mapping[str, Any]) -> str:
     own = "".join(f", {key}={value}" for key, value in row["settings"].items())
     seconds, without = row["rounds"][-1]["seconds"], plain["rounds"][-1]["seconds"]
     return (
-        f"Use the default preset{own}: a round takes {seconds:.2g} s on your slowest device, {seconds / without:.1f} times "
-        f"as long as without protection; every device encrypts at least {row['weakest_share']:.0%}, and no attacker "
+        f"Use the default preset{own}: a round takes {seconds:.2g} s, {seconds / without:.1f} times as long as without "
+        f"protection; every device encrypts at least {row['weakest_share']:.0%}, and no attacker "
         "finds more than by guessing."
     )
 

@@ -74,7 +74,7 @@ def command(config: RunConfig) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, list):
         if not isinstance(value[0], list):
-            return ",".join(f"{each:g}" for each in value)
+            return ",".join(each if isinstance(each, str) else f"{each:g}" for each in value)
         return ";".join(",".join(f"{each:g}" for each in row) for row in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 

@@ -40,8 +40,8 @@ class Candidate:
 
 
 PLAIN = Candidate("no protection", "plaintext")
-PAPER = Candidate("selective, as the paper", "sensecrypt@paper")
-BASELINE = Candidate("everything, as the paper", "full")
+PAPER = Candidate("selective (paper)", "sensecrypt@paper")
+BASELINE = Candidate("everything (paper)", "full")
 BLINDING = Candidate("blinding only", "plaintext+rest=blinded")
 DEFAULT = Candidate("SenseCrypt", "sensecrypt")
 PAILLIER = Candidate("SenseCrypt, Paillier", "sensecrypt+profile=paillier-2048")

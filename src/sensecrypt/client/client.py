@@ -105,7 +105,7 @@ class Client:
             row, facts = described.row, described.facts
             if seed is not None:
                 row = self.keyservice.rotate_sketch(self.run, row)
-        self.keyservice.tell_samples(self.run, self.context.samples(self.number))
+        self.keyservice.report_samples(self.run, self.context.samples(self.number))
         enrolment = Enrolment(
             size=self.initial.size,
             initial=hashlib.sha256(self.initial.tobytes()).hexdigest(),

@@ -138,7 +138,7 @@ class _FleetNode:
         """Tell the key service how many examples count, the first time in a run for all rounds; and the tag."""
         known = self._context.state.get(RECORD)
         if not isinstance(known, ConfigRecord) or not known.get("told"):
-            self._service.tell_samples(round_.run, max(1, examples))
+            self._service.report_samples(round_.run, max(1, examples))
         self._service.send_tag(tag, round_)
         if isinstance(known, ConfigRecord):
             known["told"] = 1

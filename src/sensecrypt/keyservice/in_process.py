@@ -175,7 +175,7 @@ class ClientView:
         """What everybody encrypts with."""
         return self._service.public_key(run)
 
-    def tell_samples(self, _run: str, samples: int) -> None:
+    def report_samples(self, _run: str, samples: int) -> None:
         """The first report counts."""
         self._service._samples.setdefault(self._number, samples)
 

@@ -226,7 +226,7 @@ def test_a_description_of_another_length_is_left_out(altered):
 def tell_first(played, samples: int) -> None:
     """What client 3 tells the key service before it enrols is what counts."""
     with played.server.identity("client", "client-3") as identity:
-        identity.tell_samples(played.run, samples)
+        identity.report_samples(played.run, samples)
 
 
 @pytest.mark.parametrize("samples", [1, 10**9])

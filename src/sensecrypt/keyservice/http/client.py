@@ -137,7 +137,7 @@ class DkmsClient:
         """Become a member, as a client, of a run whose sums go to its aggregator."""
         self._json("PUT", f"{run_address(run)}/members/{client}")
 
-    def tell_samples(self, run: str, samples: int) -> None:
+    def report_samples(self, run: str, samples: int) -> None:
         """How many samples this client has; the first that it tells in a run counts."""
         self._json("PUT", f"{run_address(run)}/samples/{samples}")
 

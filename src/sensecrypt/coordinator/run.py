@@ -130,7 +130,7 @@ def _begin_or_resume(run: Coordination, volatile: VolatileKeyService | None) -> 
     state, config = cluster_clients(run.registry, run.config, run.keyservice.samples(run.name), run.observer)
     if not run.folder.exists():
         run.folder.create(config)
-    _save(run, state, volatile)
+    state.save(run.folder, None if volatile is None else volatile.state())
     return state
 
 
@@ -152,12 +152,8 @@ def _end_round(
         records[:] = [charge(record) if isinstance(record, played) else record for record in records]
     coordination.observer.end_of_round(number, state.labels.tolist(), records)
     folder.append([*records, *(replace(each, round=number) for each in coordination.registry.take_refusals())])
-    _save(coordination, state, volatile)
+    state.save(folder, None if volatile is None else volatile.state())
     forget_closed(folder)
-
-
-def _save(coordination: Coordination, state: RunState, volatile: VolatileKeyService | None) -> None:
-    state.save(coordination.folder, None if volatile is None else volatile.state())
 
 
 def _restore(

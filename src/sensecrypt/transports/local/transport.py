@@ -303,5 +303,5 @@ class LocalTransport:
             return None
         if self._cost_model is not None:
             facts = self._cost_model.charge(facts)
-        rate = answer_bandwidth(facts, self._config.devices(0)[client])
+        rate = answer_bandwidth(facts, self._config.device(client, 0))
         return sum(map(len, parts.values())) / 1e6 / rate

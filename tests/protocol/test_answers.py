@@ -54,7 +54,7 @@ def test_orders_and_acknowledgements_are_read_as_they_were():
     ranking = read_importance_order(
         serialize_importance_order(ImportanceOrder(np.array([2, 0, 1]), np.array([0.5, 0.25])))
     )
-    assert (ranking.order.tolist(), ranking.profile.tolist()) == ([2, 0, 1], [0.5, 0.25])
+    assert (ranking.order.tolist(), ranking.sensitivities.tolist()) == ([2, 0, 1], [0.5, 0.25])
     told = Acknowledgement((1, 2), 1 / 3)
     assert Acknowledgement.from_bytes(told.to_bytes()) == told
 

@@ -202,19 +202,19 @@ class Client:
         refresh = None
         if assignment.refresh and given.after is not None:
             refresh = (given.after, given.after_seed)
-        order = profile = ranking = exposed = None
+        order = ranking = exposed = None
         if self.context.config.policy.ranks_by is not None:
-            found, in_slots = given.ranking, self.context.config.selection.layout == "prefix"
-            if found is None and (in_slots or self.context.config.policy.ranks_by == "jacobian"):
+            in_slots = self.context.config.selection.layout == "prefix"
+            if given.ranking is None and (in_slots or self.context.config.policy.ranks_by == "jacobian"):
                 raise Rejected("the key service has no order of the parameters for this round")
-            if found is not None and in_slots:
-                order, profile = found.order, found.profile
-            elif found is not None:
-                ranking = found.order
+            if in_slots:
+                order = given.ranking
+            elif given.ranking is not None:
+                ranking = given.ranking.order
         if self.context.config.policy.propose is not None:
             exposed = self._exchange_files.exposed(assignment, self.initial, vector)
         flags, budget = None if agreed is None else _flags(agreed, round_), assignment.budget
-        return Task(self.number, round_, vector, order, profile, ranking, exposed, budget, given.seed, refresh, flags)
+        return Task(self.number, round_, vector, order, ranking, exposed, budget, given.seed, refresh, flags)
 
     @property
     def _exchange_files(self) -> ExchangeFiles:

@@ -17,6 +17,7 @@ from sensecrypt.client.context import ClientContext, Vector
 from sensecrypt.client.scoring import gradient_of, ordering_facts, train_locally
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.policies.situation import Choice, Situation, blocks_of, spread_over
+from sensecrypt.protocol.ledger import ImportanceOrder
 from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.protection import ProtectedUpdate, model_format, protect_model, protect_sensitivity
 from sensecrypt.protocol.requests import LONGEST_FAILURE, printable
@@ -65,8 +66,7 @@ class Task:
         client: who.
         round: the round.
         vector: the cluster's model.
-        order: the cluster's order of the parameters, in the prefix layout.
-        profile: the cluster's mean sensitivity of each block along it.
+        order: the cluster's importance order, in the prefix layout.
         ranking: the parameters by what clients summed before the first round, in the other layouts.
         exposed: what an adversary knows of the cluster's model, for methods that ask.
         budget: α.
@@ -78,14 +78,18 @@ class Task:
     client: int
     round: Round
     vector: Vector
-    order: checks.IntVector | None
-    profile: checks.FloatVector | None
+    order: ImportanceOrder | None
     ranking: checks.IntVector | None
     exposed: Vector | None
     budget: float
     tag_seed: bytes
     refresh: tuple[Round, bytes] | None
     agreed: BoolVector | None = None
+
+    @property
+    def slots(self) -> checks.IntVector | None:
+        """Which parameter each slot holds; None: the natural order."""
+        return None if self.order is None else self.order.order
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +199,7 @@ def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) 
     if _decides_by_shared(context, task) or not context.config.policy.needs_gradient:
         with contextlib.suppress(SenseCryptError):
             return _protected(context, task, unmoved)
-    everything = Mask.prefix(task.round.blocks, size=task.round.size, block=task.round.block, order=task.order)
+    everything = Mask.prefix(task.round.blocks, size=task.round.size, block=task.round.block, order=task.slots)
     return _protected(context, task, unmoved, Choice(everything))
 
 
@@ -275,7 +279,7 @@ def _situation(context: ClientContext, task: Task, trained: Trained) -> Situatio
         budget=task.budget,
         ratio=config.selection.ratio,
         block=task.round.block,
-        order=task.order,
+        order=task.slots,
         ranking=task.ranking,
         exposed=task.exposed,
         agreed=task.agreed,
@@ -294,7 +298,7 @@ def _situation(context: ClientContext, task: Task, trained: Trained) -> Situatio
 
 def _decides_by_shared(context: ClientContext, task: Task) -> bool:
     """Whether members decide by what their cluster shares: equal budgets give equal prefixes, no block stands alone."""
-    return task.order is not None and task.profile is not None and context.config.policy.heeds_always
+    return task.order is not None and context.config.policy.heeds_always
 
 
 def _scores(context: ClientContext, task: Task) -> bool:
@@ -304,9 +308,9 @@ def _scores(context: ClientContext, task: Task) -> bool:
 
 def _shared_gains(task: Task) -> checks.FloatVector | None:
     """The cluster's mean sensitivity of every parameter, if it has an order."""
-    if task.order is None or task.profile is None:
+    if task.order is None:
         return None
-    return spread_over(task.profile, task.order, task.round.block)
+    return spread_over(task.order.sensitivities, task.order.order, task.round.block)
 
 
 def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice) -> checks.FloatVector | None:

@@ -66,8 +66,8 @@ class Registry:
         self._present = set(there) - self.excluded
         self._asked = {client: token for client, token in self._asked.items() if there.get(client) == token}
         new = sorted(self._present - self._asked.keys())
-        invitation = {"invitation": Invitation(self._sketch_seed).to_bytes()}
-        for reply in self._transport.ask("enrol", dict.fromkeys(new, invitation), seconds=seconds):
+        requests = {client: {"invitation": Invitation(self._sketch_seed).to_bytes()} for client in new}
+        for reply in self._transport.ask("enrol", requests, seconds=seconds):
             try:
                 parts = require_parts(reply.content, needed={"enrolment", "facts"})
                 enrolment = Enrolment.from_bytes(parts["enrolment"])

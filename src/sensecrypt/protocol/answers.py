@@ -64,8 +64,8 @@ def read_sketch(data: bytes) -> checks.FloatVector:
 
 
 def serialize_importance_order(ranking: ImportanceOrder) -> bytes:
-    """A cluster's order as it travels to a member: four bytes a parameter, and its profile."""
-    tensors = {"order": ranking.order.astype("<u4"), "profile": ranking.profile.astype("<f8")}
+    """A cluster's order as it travels to a member: four bytes per parameter, and the blocks' sensitivities."""
+    tensors = {"order": ranking.order.astype("<u4"), "profile": ranking.sensitivities.astype("<f8")}
     return serialize("ranking", {}, tensors)
 
 

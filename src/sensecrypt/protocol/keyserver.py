@@ -170,10 +170,10 @@ class KeyServer:
         self._ledger.keep_released(round_, released)
         return released
 
-    def restore_order(self, run: str, cluster: int, order: checks.IntVector, profile: checks.FloatVector) -> None:
-        """An order that was made before a restart, and its profile."""
-        checked = checks.permutation("order", order, order.size)
-        self._ledger.keep_ranking(run, cluster, ImportanceOrder(checked, checks.sensitivity_vector("profile", profile)))
+    def restore_order(self, run: str, cluster: int, order: checks.IntVector, gains: checks.FloatVector) -> None:
+        """Keep an order that was made before a restart, and its blocks' sensitivities."""
+        checked, gains = checks.permutation("order", order, order.size), checks.sensitivity_vector("gains", gains)
+        self._ledger.keep_ranking(run, cluster, ImportanceOrder(checked, gains))
 
     def tagged(self, round_: Round) -> list[int]:
         """Whose tags have arrived."""
@@ -199,9 +199,7 @@ class KeyServer:
         order, _ = descending_order(gains)
         if first is not None:
             order = np.concatenate([order[first[order]], order[~first[order]]])
-        blocks = np.arange(0, round_.size, round_.block)
-        profile = np.add.reduceat(gains[order], blocks)
-        return ImportanceOrder(order, profile)
+        return ImportanceOrder(order, np.add.reduceat(gains[order], np.arange(0, round_.size, round_.block)))
 
     def _check_contributors(self, contributors: tuple[int, ...], tags: Container[int], round_: Round) -> None:
         if len(set(contributors)) != len(contributors):

@@ -24,11 +24,11 @@ class ImportanceOrder:
 
     Attributes:
         order: slot s holds parameter order[s].
-        profile: the cluster's mean sensitivity of each block along it.
+        sensitivities: the cluster's mean sensitivity of each block along it.
     """
 
     order: checks.IntVector
-    profile: checks.FloatVector
+    sensitivities: checks.FloatVector
 
 
 class Ledger(Protocol):

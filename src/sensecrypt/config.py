@@ -237,7 +237,7 @@ class Groups(Group):
         0.0,
         "ε of the Gaussian noise on what clients send for clustering (Appendix G); 0: no noise. The summary also says "
         "what it is worth as local differential privacy. The encrypted sums that make the importance order carry no "
-        "noise: nobody sees one client's",
+        "noise: none of them shows one client's",
     )
     sensitivity_delta: float = setting(1e-5, "δ of that noise", low=1e-30, high=0.5)
     sensitivity_clip: float = setting(
@@ -309,13 +309,13 @@ class Machines(Group):
 
     devices: Names = setting(  # noqa: RUF009 (a field)
         tuple(DEVICES),
-        f"what clients compute on, dealt out in turn: {', '.join(DEVICES)}. Setting `cpus`, `bandwidths` or `ghz` "
+        f"what clients compute on, assigned in turn: {', '.join(DEVICES)}. Setting `cpus`, `bandwidths` or `ghz` "
         "means machines without a name instead",
         paper=(),
     )
     cpus: Rows = setting(  # noqa: RUF009 (a field)
         ((24, 16, 12, 10, 8),),
-        "of machines without a name, dealt out in turn; several rows: round by round, the last one stays",
+        "of machines without a name, assigned in turn; several rows: round by round, the last one stays",
         low=_TINY,
         high=_HUGE,
     )
@@ -422,9 +422,9 @@ def _settings() -> dict[str, Setting]:
     for group, kind in groups.items():
         for each in fields(kind):
             if "meaning" in each.metadata:
-                told = each.metadata
+                known = each.metadata
                 hint = get_type_hints(kind)[each.name]
-                found[each.name] = Setting(group, hint, each.default, told["paper"], told["meaning"])
+                found[each.name] = Setting(group, hint, each.default, known["paper"], known["meaning"])
     return found
 
 
@@ -452,8 +452,8 @@ def make_config(settings: Mapping[str, Any]) -> RunConfig:
         raise InvalidInput("devices", "are none", f"name at least one of {', '.join(DEVICES)}, or set cpus")
     defaults = {key: each.default for key, each in SETTINGS.items()}
     values = {**defaults, **PRESETS[explicit.get("preset", "default")], **explicit}
-    nobody_unblinds = values["key_mode"] == "shared-key"
-    if (nobody_unblinds or not get_policy(values["policy"]).encrypts) and "rest" not in explicit:
+    no_key_server = values["key_mode"] == "shared-key"
+    if (no_key_server or not get_policy(values["policy"]).encrypts) and "rest" not in explicit:
         values["rest"] = "plain"
     if values["uploads"] == "weights" and explicit.get("clip", "auto") != "auto":
         raise InvalidInput("clip", "is for updates, and clients upload weights", "set uploads=updates, or leave it out")

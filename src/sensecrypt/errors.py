@@ -45,7 +45,7 @@ class InvalidInput(SenseCryptError, ValueError):
     """An argument that cannot be used, with the reason and what to do instead."""
 
     def __init__(self, argument: str, problem: str, fix: str) -> None:
-        """Keep the three parts apart, so that a caller can react to `argument`."""
+        """Keep the three parts, so that a caller can react to `argument`."""
         super().__init__(f"{argument}: {problem}; {fix}")
         self.argument, self.problem, self.fix = argument, problem, fix
 
@@ -55,7 +55,7 @@ class MaskMismatch(InvalidInput):
 
 
 class ValueDoesNotFit(InvalidInput):
-    """A number that its slot cannot hold: an error instead of wrapping or clipping. The message never tells it."""
+    """A number that its slot cannot hold: an error, no wrapping or clipping. The message does not have the number."""
 
 
 class InvalidKey(InvalidInput):
@@ -105,7 +105,7 @@ class Refused(SenseCryptError):
     """
 
     def __init__(self, code: str, reason: str, fix: str) -> None:
-        """Keep the parts apart, as a service sends them."""
+        """Keep the parts as a service sends them."""
         super().__init__(f"{reason}; {fix}")
         self.code, self.reason, self.fix = code, reason, fix
 
@@ -152,7 +152,7 @@ class InfeasibleSelection(SenseCryptError):
     """
 
     def __init__(self, *, budget: int, needed_for_security: int, needed_for_mi: int | None, total: int) -> None:
-        """Say all numbers that whoever sets the run up needs to change it."""
+        """Give all numbers that are needed to change the settings."""
         leakage = "" if needed_for_mi is None else f", the leakage bound {needed_for_mi:,}"
         super().__init__(
             f"no selection fits: the budget allows {budget:,} of {total:,} blocks, the security floor needs "

@@ -1,4 +1,4 @@
-"""What is written down about a run: one record per client and round, one of the servers, and what happened besides.
+"""The records of a run: one per client and round, one of the servers per cluster and round, and other events.
 
 A record is a line of JSON in `records.jsonl`, under the names of its fields; what is None was not measured or does not
 apply, and is not written. Seconds are of work on one core, bytes those of messages.
@@ -132,7 +132,7 @@ class ServerRecord:
         release_seconds: of having a sum released.
         decrypt_seconds: of decryption.
         decrypted_blocks: ciphertexts decrypted.
-        union_share: share of the model that somebody encrypted.
+        union_share: share of the model that at least one client encrypted.
         under_covered_blocks: encrypted by some, but by too few.
         no_new_order: why the cluster keeps its order although a new one was due.
         metrics: figures of the cluster's model on the test data, by name.

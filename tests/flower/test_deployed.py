@@ -122,7 +122,7 @@ def _config():
 
 def test_a_node_that_did_not_agree_sends_nothing(server, tmp_path, monkeypatch):
     strict = Deployment(server, tmp_path, monkeypatch, agreed="")
-    with pytest.raises(Rejected, match="condition release_to_aggregator: the ServerApp would be given the sum"):
+    with pytest.raises(Rejected, match="condition release_to_aggregator: the ServerApp would receive the sum"):
         play(strict.strategy(), strict.loop(), rounds=1)
 
 

@@ -1,1 +1,1 @@
-"""One client: train, score, choose, encrypt, and what it agrees to."""
+"""One client: it trains, scores, selects, protects its update, and checks its own conditions."""

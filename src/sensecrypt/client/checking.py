@@ -1,4 +1,4 @@
-"""What a user asks for, checked before anything starts: one sentence per mistake, with the client and the fix."""
+"""Checks of a user's model, data and functions before anything starts: one error per mistake, with client and fix."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_recipe(
     evaluate: Evaluate | None,
     device: str,
 ) -> Recipe:
-    """How models train, if all of it can be used and nothing contradicts the rest."""
+    """The recipe by these arguments, or `InvalidInput` for those that cannot be used together."""
     functions = {"loss": loss, "fit": fit, "optimizer": optimizer, "scheduler": scheduler, "evaluate": evaluate}
     for name, function in functions.items():
         if isinstance(function, (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)):
@@ -63,7 +63,7 @@ def make_recipe(
 
 
 def choose_device(name: str) -> torch.device:
-    """Where models train; `auto`: the first of CUDA, MPS and CPU that is there."""
+    """The device on which models train; `auto`: the first of CUDA, MPS and CPU that this machine has."""
     checks.choice("device", name.split(":")[0] if isinstance(name, str) else str(name), DEVICES)
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
@@ -74,10 +74,10 @@ def choose_device(name: str) -> torch.device:
 
 
 def check_model(model: Any) -> None:
-    """Raise for what cannot be trained together."""
+    """Raise unless clients can train copies of this model, and these can be averaged."""
     if isinstance(model, type) or not isinstance(model, nn.Module):
-        told = f"is the class {model.__name__}" if isinstance(model, type) else f"is a {type(model).__name__}"
-        raise InvalidInput("model", f"{told}, and no torch.nn.Module", "pass a module, such as Net()")
+        kind = f"is the class {model.__name__}" if isinstance(model, type) else f"is a {type(model).__name__}"
+        raise InvalidInput("model", f"{kind}, and no torch.nn.Module", "pass a module, such as Net()")
     require_averageable(model)
     try:
         copy.deepcopy(model)
@@ -109,7 +109,7 @@ def check_data(argument: str, data: ClientData, *, classes: int, like: ClientDat
     Args:
         argument: what they are, for errors.
         data: a client's.
-        classes: that the model tells apart; 0: it does not classify.
+        classes: of the model; 0: it does not classify.
         like: data of which a first batch has been trained on; None: these are the first.
         recipe: says whether labels are classes.
     """
@@ -125,7 +125,7 @@ def check_data(argument: str, data: ClientData, *, classes: int, like: ClientDat
     if classes and recipe.loss is None and isinstance(target, torch.Tensor) and not target.is_floating_point():
         low, high = int(target.min()), int(target.max())
         if low < 0 or high >= classes:
-            problem = f"has labels {low} … {high}, and the model tells {classes} classes apart"
+            problem = f"has labels {low} … {high}, and the model has {classes} classes"
             raise InvalidInput(argument, problem, f"number classes 0 … {classes - 1}")
 
 
@@ -143,13 +143,13 @@ def check_overlap(clients: Sequence[ClientData], test: ClientData) -> None:
 
 def _require_alike(argument: str, first: Any, like: ClientData) -> None:
     """Raise for tensors of another number of dimensions or type than those that a step was made with."""
-    told, known = dict(tensors_of(first)), dict(tensors_of(_first(like)))
-    same = told.keys() == known.keys() and all(
+    own, known = dict(tensors_of(first)), dict(tensors_of(_first(like)))
+    same = own.keys() == known.keys() and all(
         tensor.ndim == known[name].ndim and tensor.is_floating_point() == known[name].is_floating_point()
-        for name, tensor in told.items()
+        for name, tensor in own.items()
     )
     wide = same and isinstance(like, Tensors)
-    if not same or (wide and any(each.shape[1:] != known[name].shape[1:] for name, each in told.items())):
+    if not same or (wide and any(each.shape[1:] != known[name].shape[1:] for name, each in own.items())):
         problem = f"has samples of {_form(first)}, and the first client of {_form(_first(like))}"
         raise InvalidInput(argument, problem, "give all clients data of one form")
 

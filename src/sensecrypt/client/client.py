@@ -1,7 +1,7 @@
-"""One client of one run, whatever carries its messages: it does what it is assigned, and asks the key service itself.
+"""One client of one run, for any transport: it answers the coordinator's messages, and asks the key service itself.
 
-Round descriptions, seeds, orders and models come from the key service; from the coordinator come only addresses of
-rounds, a budget, whether to send sensitivities, and in methods with two exchanges the blocks that were agreed on.
+Round descriptions, seeds, orders and models come from the key service. From the coordinator come only addresses of
+rounds, a budget, whether to send sensitivities, and in methods with two exchanges the agreed mask.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Client:
     """A client of one run.
 
     Attributes:
-        number: which.
-        run: its name.
+        number: of the client.
+        run: name of the run.
         context: settings, model, data and key.
         initial: the model before the first round.
         clip: the bound on its updates; None: it sends whole models.
         keyservice: as this client sees it.
-        folder: where it keeps what it must not lose.
+        folder: for the files that it must not lose.
         accuracy: measures a model on its own data; None: it reports none.
-        identity: its own conditions; None on one machine, where clients agree to everything.
+        identity: with its own conditions; None on one machine, where clients have none.
         guard: against replayed rounds and runs; None on one machine.
     """
 
@@ -70,7 +70,7 @@ class Client:
     guard: ReplayGuard | None = None
 
     def answer(self, kind: str, parts: Mapping[str, bytes]) -> Parts:
-        """What this client replies to a message of that kind; raises what keeps it from replying."""
+        """This client's reply to a message of that kind; raises an error if it cannot reply."""
         if kind == "enrol":
             return self.enrol(Invitation.from_bytes(parts["invitation"]).sketch_seed)
         assignment = Assignment.from_bytes(parts["assignment"])
@@ -85,7 +85,7 @@ class Client:
         raise Rejected(f"a message of kind {kind[:20]!r}")
 
     def enrol(self, sketch_seed: bytes) -> Parts:
-        """Describe this client and its data for clustering: by a sketch that the key service turns."""
+        """Describe this client, and its data for clustering: by a sketch that the key service rotates."""
         config, row, facts = self.context.config, np.empty(0), Facts()
         if self.guard is not None:
             self.guard.require_unused(self.initial)
@@ -118,7 +118,7 @@ class Client:
         return {"enrolment": enrolment.to_bytes(), "facts": facts_to_bytes(facts)}
 
     def rank(self, assignment: Assignment) -> Parts:
-        """Scores of the initial model's parameters, encrypted."""
+        """Score the initial model's parameters, and encrypt the scores."""
         if self.guard is not None:
             self.guard.rank(assignment)
         self.context.key.encrypt([0])  # builds the key's tables, before anything is timed: budgets go by measured time
@@ -133,7 +133,7 @@ class Client:
         return {"sensitivity": protected.upload, "facts": facts_to_bytes(facts)}
 
     def propose(self, assignment: Assignment) -> Parts:
-        """Train, and say which blocks to encrypt; what was trained is kept for the second exchange."""
+        """Train, and propose blocks to encrypt; the trained model is kept for the second exchange."""
         if self.guard is not None:
             self.guard.begin(assignment)
         task = self._task(assignment, None)
@@ -189,7 +189,7 @@ class Client:
         return {"facts": facts_to_bytes(Facts(accuracy=accuracy)), "model_sha256": digest}
 
     def _no_part(self, what: str, error: SenseCryptError) -> Rejected:
-        """Why this client is not in a round: it may follow from its data, so the reason stays in its own log."""
+        """The reply of a client that takes no part: in a fleet without the reason, which may depend on its data."""
         _LOG.warning("%s, because: %s", what, error)
         return Rejected(NO_PART if self.context.discreet else str(error))
 
@@ -238,7 +238,7 @@ class Client:
         return given
 
     def _start(self, assignment: Assignment) -> Vector:
-        """The model to start from, checked against the last one."""
+        """The model to start from, checked against the last start."""
         if assignment.start is None:
             return self.initial
         number, attempt = assignment.start
@@ -249,19 +249,19 @@ class Client:
                 rule = self.context.config.server.rule
                 reach, many = rule.reach(self.clip), rule.statistics
                 self.guard.check_start(moved, self.initial.size, number, reach=reach, statistics=many)
-            except InvalidInput as error:  # how far the models of a cluster are apart is not for the aggregator
+            except InvalidInput as error:  # the aggregator must not learn how far a cluster's models are apart
                 _LOG.warning("round %d: nothing is trained, because: %s", assignment.number, error)
                 raise Rejected(NO_PART) from None
         return model_from(self.initial, moved, self.clip)
 
     def _gains(self) -> tuple[checks.FloatVector, Facts]:
-        """This client's sensitivities for clustering; noise is added once per run, whoever asks how often.
+        """This client's sensitivities for clustering; noise is added once per run.
 
-        Who saw the same vector under fresh noise again and again could average the noise away. So what was noised is
-        kept, and sent again.
+        The mean of the same vector under fresh noise, again and again, would reveal it. So the noised vector is kept,
+        and sent again.
         """
         path = self.folder / _NOISED
-        if path.exists():  # also where the run's settings say by now that there is no noise
+        if path.exists():  # also if the run's settings have no noise any more
             header, tensors = parse_any(path.read_bytes(), "noised")
             return tensors["gains"], Facts(**json.loads(header["facts"]))
         gains, facts = clustering_gains(self.context, self.number, self.initial)

@@ -1,8 +1,8 @@
-"""What a client of a fleet agrees to, whatever a run asks for: conditions in its own identity file.
+"""The conditions under which a client of a fleet takes part in a run, from its own identity file.
 
 layouts = ["prefix"]           # layouts that it takes part in; "blocks" and "individual" upload its own mask
 sketches = true                # whether it sends a sketch of its sensitivities, where a run clusters by them
-proposals = false              # whether it proposes blocks to encrypt, as MaskCrypt's clients do: they tell its classes
+proposals = false              # whether it proposes blocks to encrypt, as in MaskCrypt: they reveal its classes
 uploads = "updates"            # what it uploads; "weights": its whole model, if the run says so
 largest_clip = "auto"          # bound on its updates; a number: up to so much, not an eighth of the initial model
 largest_step = 1.0             # how far one round may move the model, over that bound: FedAvgM takes 10, FedAdam more
@@ -18,8 +18,8 @@ learning_rate = [1e-6, 1.0]    # lowest and highest
 batch_size = [8, 1024]
 local_epochs = [1, 10]
 
-A run that asks for more gets nothing from this client: no training, no scores, no sketch. Conditions are checked when a
-message arrives, before the client's data are loaded, and against each round before it is played.
+A run that does not meet them gets nothing from this client: no training, no scores, no sketch. Conditions are checked
+when a message arrives, before the client's data are loaded, and against each round before it is played.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LOG = logging.getLogger("sensecrypt.fleet")
 
 @dataclass(frozen=True)
 class Conditions:
-    """One client's conditions; the module's text says what each is."""
+    """One client's conditions; the module's docstring lists them."""
 
     layouts: tuple[str, ...] = ("prefix",)
     sketches: bool = True
@@ -67,7 +67,7 @@ class Conditions:
     local_epochs: tuple[float, float] = (1, 10)
 
     def __post_init__(self) -> None:
-        """Refuse what is no condition, and conditions that contradict each other."""
+        """Refuse invalid values, and conditions that contradict each other."""
         if not self.layouts:
             raise InvalidInput("layouts", "are empty, so that no run is allowed", 'write a list such as ["prefix"]')
         for layout in self.layouts:
@@ -93,12 +93,12 @@ class Conditions:
             problem = f"is {self.least_contributors} where {self.colluders} may collude: that leaves a client alone"
             raise InvalidInput("least_contributors", problem, f"write at least {self.colluders + 2}")
 
-    def require_run(self, config: RunConfig, told: Mapping[str, Any]) -> None:
+    def require_run(self, config: RunConfig, described: Mapping[str, Any]) -> None:
         """Raise `Rejected` for the first condition that a run does not meet.
 
         Args:
             config: the run's settings.
-            told: what the key service tells about the run.
+            described: the key service's description of the run.
         """
         if config.selection.layout not in self.layouts:
             _refuse("layouts", config.selection.layout, f"allows {', '.join(self.layouts)}")
@@ -114,9 +114,11 @@ class Conditions:
             asked, (low, high) = to_settings(config)[name], getattr(self, name)
             if not low <= asked <= high:
                 _refuse(name, f"{asked:g}", f"allows {low:g} to {high:g}")
-        if told["min_contributors"] < self.least_contributors:
-            _refuse("least_contributors", f"{told['min_contributors']} in a sum", f"wants {self.least_contributors}")
-        if self.fixed_groups and not told.get("fixed_groups", False):
+        if described["min_contributors"] < self.least_contributors:
+            _refuse(
+                "least_contributors", f"{described['min_contributors']} in a sum", f"wants {self.least_contributors}"
+            )
+        if self.fixed_groups and not described.get("fixed_groups", False):
             _refuse("fixed_groups", "sums of any groups", "wants fixed ones")
 
     def _require_bounded(self, config: RunConfig) -> None:
@@ -151,7 +153,7 @@ KEYS = tuple(field.name for field in fields(Conditions))
 
 
 def read_conditions(settings: Mapping[str, Any]) -> Conditions:
-    """The conditions among the settings of an identity file; what is not said is as above."""
+    """The conditions among the settings of an identity file; those that are missing have their defaults."""
     said = {key: settings[key] for key in KEYS if key in settings}
     if "layouts" in said:
         if not isinstance(said["layouts"], list):
@@ -167,7 +169,7 @@ def read_conditions(settings: Mapping[str, Any]) -> Conditions:
 
 
 def _refuse(condition: str, asked: str, own: str) -> None:
-    """Tell this client's operator, and whoever asked, which condition it is: all of it follows from settings."""
+    """Name the condition in this client's log and in its reply: it depends on settings only, not on data."""
     reason = f"condition {condition}: the run asks for {asked}, this client {own}"
     _LOG.warning("nothing is sent; %s", reason)
     raise Rejected(reason, code=OUTSIDE)

@@ -1,7 +1,7 @@
 """What a client works with in a run, besides its messages: settings, model, data, key, randomness.
 
-A run's seed is public. Whoever knows it knows a client's batches, and two runs of the same settings train the same. So
-a client of a fleet draws from the operating system.
+A run's seed is public, and a client's batches follow from it; two runs of the same settings train the same. So a client
+of a fleet draws from the operating system.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ Vector = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class ClientContext:
-    """What all clients of a run have: forked processes inherit it, it is never sent.
+    """What all clients of a run share: forked processes inherit it, it is never sent.
 
     Attributes:
         config: of the run.
         build: makes a fresh model.
-        data: of every client, or in a fleet of the one that is here; what loads it on demand is a mapping, too.
+        data: of every client, in a fleet of this one; a mapping may load it on demand.
         key: the key to encrypt with; the secret one only where clients share it.
-        cache: where training results are kept for other runs, if anywhere.
+        cache: folder for training results that other runs reuse; None: they are not kept.
         always: parameters that are encrypted whatever their sensitivity, by policies that heed it.
         recipe: how models train.
         blinded: whether what clients do not encrypt is blinded.
         layers: names and sizes of the model's tensors, to report how much of each is encrypted; None in a fleet, where
             the aggregator is not to learn where the secret order puts a layer.
-        discreet: whether facts go to the aggregator, and so tell nothing that follows from the client's own data.
+        discreet: whether facts go to the aggregator, and so must not depend on the client's own data.
         local: whether training draws from this machine's randomness, not from the run's seed.
-        weights: what counts as every client's number of samples; None: what they have.
+        weights: used as every client's number of samples; None: the number that it has.
     """
 
     config: RunConfig
@@ -73,7 +73,7 @@ class ClientContext:
         return as_data(self.data[client], f"clients[{client}]")
 
     def samples(self, client: int) -> int:
-        """What counts as a client's number of samples."""
+        """The number of samples that a client counts with."""
         return self.own(client).samples if self.weights is None else self.weights[client]
 
     def pair(self, client: int, why: str) -> Pair:
@@ -91,6 +91,6 @@ class ClientContext:
 
 
 def no_pair(client: int, why: str) -> InvalidInput:
-    """What is wrong with data that are not two tensors, for a method that needs them."""
+    """The error for data that are not two tensors, in a method that needs them."""
     fix = "pass each client's data as two tensors, or choose another setting"
     return InvalidInput(f"clients[{client}]", f"has no inputs and labels, which {why} needs", fix)

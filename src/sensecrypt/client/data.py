@@ -1,7 +1,7 @@
-"""A client's data in the forms that people have them, behind one small interface.
+"""A client's data in the usual forms, behind one small interface.
 
 Tensors and data sets are shuffled by the run's seed and cut into batches of its size. A loader's batches, order and
-augmentation are its own; nothing of it is kept.
+augmentation are its own, and its samples are not kept.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ class ClientData(ABC):
     @property
     @abstractmethod
     def samples(self) -> int:
-        """How many there are."""
+        """The number of samples."""
 
     @abstractmethod
     def epoch(self, size: int, generator: torch.Generator) -> Iterator[Batch]:
-        """All samples once, as training wants them."""
+        """All samples once, in an order for training."""
 
     @abstractmethod
     def ordered(self, size: int = _AT_ONCE) -> Iterator[Batch]:
-        """All samples once, in the order in which they are."""
+        """All samples once, in their own order."""
 
     @abstractmethod
     def some(self, many: int, rng: np.random.Generator) -> ClientData:
         """So many of the samples, or a few more; all, if there are no more."""
 
-    def begin(self, seed: int) -> None:  # noqa: B027 (most draw from nothing but what they are given)
-        """Have everything random in it follow from this seed."""
+    def begin(self, seed: int) -> None:  # noqa: B027 (most have no generator of their own)
+        """Seed everything random in it."""
 
     @property
     def pair(self) -> Pair | None:
-        """Inputs and labels as two tensors, if that is what it is."""
+        """Inputs and labels, if the data are two such tensors."""
         return None
 
     def fingerprint(self) -> str:
-        """A hash of the samples, whatever their order: loaders shuffle."""
+        """A hash of the samples that does not depend on their order: loaders shuffle."""
         with seeded(0):
             self.begin(0)
             samples = sorted(each for batch in self.ordered() for each in _hashes(batch))
@@ -75,8 +75,8 @@ class Tensors(ClientData):
         self.own = self.parts = as_tensors(own)
         lengths = {name or "it": len(tensor) if tensor.ndim else 0 for name, tensor in tensors_of(self.parts)}
         if not lengths or len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name} has {length:,}" for name, length in lengths.items()) or "no tensors"
-            raise InvalidInput(argument, f"does not have one sample per row: {told}", "give all tensors equal length")
+            shapes = ", ".join(f"{name} has {length:,}" for name, length in lengths.items()) or "no tensors"
+            raise InvalidInput(argument, f"does not have one sample per row: {shapes}", "give all tensors equal length")
         self._samples = next(iter(lengths.values()))
         if not self._samples:
             raise InvalidInput(argument, "has no samples", "leave this client out, or give it data")
@@ -200,7 +200,7 @@ _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def as_data(own: Any, argument: str = "data") -> ClientData:
-    """What the user passed, as a client's data."""
+    """A user's data as `ClientData`."""
     if isinstance(own, ClientData):
         return own
     if isinstance(own, list) and own and all(isinstance(each, (torch.Tensor, np.ndarray)) for each in own):
@@ -219,7 +219,7 @@ def as_data(own: Any, argument: str = "data") -> ClientData:
 
 
 def is_factory(own: Any) -> bool:
-    """Whether it makes data when it is called."""
+    """Whether this is a function that makes data."""
     return isinstance(own, Callable) and not hasattr(own, "__getitem__") and not isinstance(own, Iterable)  # type: ignore[arg-type]
 
 

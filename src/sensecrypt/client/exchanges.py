@@ -1,4 +1,4 @@
-"""What a client keeps between messages, in methods with two exchanges per round: what it trained, what is exposed."""
+"""Files of a client in methods with two exchanges per round: the trained model, and what is exposed of the model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class ExchangeFiles:
     """Two small files in the client's folder of the run."""
 
     def __init__(self, folder: Path) -> None:
-        """They may not be there yet."""
+        """Use this folder."""
         self._folder = folder
 
     def keep_trained(self, assignment: Assignment, trained: Trained) -> None:
-        """For the second exchange of the same attempt."""
+        """Keep the trained model for the second exchange of the same attempt."""
         tensors = {"weights": trained.weights}
         if trained.gradient is not None:
             tensors["gradient"] = trained.gradient
@@ -34,7 +34,7 @@ class ExchangeFiles:
         self._write(_TRAINED, serialize("trained", {**_address(assignment), "facts": facts}, tensors))
 
     def trained(self, assignment: Assignment) -> Trained:
-        """What was kept in the first exchange of this attempt, or `Rejected`; it is used once."""
+        """The model of the first exchange of this attempt, or `Rejected`; it is used once."""
         path = self._folder / _TRAINED
         try:
             header, tensors = parse_any(path.read_bytes(), "trained")
@@ -46,7 +46,7 @@ class ExchangeFiles:
         return Trained(tensors["weights"], tensors.get("gradient"), Facts(**json.loads(header["facts"])))
 
     def keep_mask(self, mask: Mask) -> None:
-        """What everybody encrypted in this round: the rest of the next model is exposed by it."""
+        """Keep the mask of this round: the other parameters of the next model are exposed by it."""
         header, tensors = parse_any((self._folder / _EXPOSED).read_bytes(), "exposed")
         hidden = mask.to_array()
         self._write(_EXPOSED, serialize("exposed", {"round": int(header["round"])}, {**tensors, "hidden": hidden}))
@@ -56,7 +56,7 @@ class ExchangeFiles:
 
         Args:
             assignment: of this round.
-            initial: the model before the first round, which everybody knows.
+            initial: the model before the first round, which is public.
             vector: the model before this one.
         """
         try:
@@ -78,6 +78,6 @@ class ExchangeFiles:
 
 
 def _address(assignment: Assignment) -> dict[str, str | int]:
-    """What both exchanges of an attempt have in common: an update is trained minus the start of its training."""
+    """Equal in both exchanges of an attempt: an update is the trained model minus the start of its training."""
     start = "" if assignment.start is None else "{},{}".format(*assignment.start)
     return {"cluster": assignment.cluster, "round": assignment.number, "attempt": assignment.attempt, "start": start}

@@ -1,19 +1,19 @@
-"""The file that tells a party of a fleet where the key service is, and who it is itself.
+"""The identity file of a client or aggregator of a fleet: its certificate, and the address of the key service.
 
 url = "https://dkms.example:8443"
 certificate = "client-0.crt"   # paths are relative to the file
 key = "client-0.key"
 authority = "ca.crt"
-state = "state"                # where it keeps what it must not lose
-cpus = 4                       # a client's device, if it wants to tell
-bandwidth = 50                 # megabytes a second
-least_share = 0.2              # of its model, which a client encrypts or else sends nothing
+state = "state"                # folder for the files that it must not lose
+cpus = 4                       # a client's device, if it reports it
+bandwidth = 50                 # megabytes per second
+least_share = 0.2              # of its model that a client encrypts; else it sends nothing
 rest = "blinded"                # how a client sends what it does not encrypt; "plain": as the run says
-clear_sensitivities = false    # whether it sends them so if a run asks for it: they tell its labels
-release_to_aggregator = false  # whether it takes part where the aggregator is given the sum: Flower apps of one's own
-tell_accuracy = false          # whether it tells the aggregator how good models are on its data: so do these
+clear_sensitivities = false    # whether it sends them so if a run asks for it: they reveal its labels
+release_to_aggregator = false  # whether it takes part where the aggregator receives the sum, as in wrapped Flower apps
+tell_accuracy = false          # whether it reports to the aggregator how good models are on its data
 
-and a client's other conditions, which `conditions` lists.
+and a client's conditions, see `conditions`.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ _TRIES = 9  # 100 s in all: as long as a key service may take to come back
 
 @dataclass(frozen=True)
 class Identity:
-    """Who somebody is in a fleet.
+    """A client or aggregator of a fleet.
 
     Attributes:
         url: of the key service.
-        certificate: the party's own.
+        certificate: its own.
         key: of the certificate.
-        authority: who issued the service's certificate, and everybody's.
-        state: folder of the party's own.
-        cpus: of its device; None: as the run's configuration says.
+        authority: that issued the certificates of the service and of all others.
+        state: its own folder.
+        cpus: of its device; None: as configured for the run.
         bandwidth: likewise.
-        least_share: of the model; a client sends nothing of which less is encrypted. None: a tenth, or nothing at all
-            in a run that encrypts nothing, if all of it is blinded.
-        rest: `blinded`: a client blinds what it does not encrypt, whatever a run says; `plain`: if the run says so.
+        least_share: of the model, that a client encrypts; with less it sends nothing. None: a tenth, or 0 in a run that
+            encrypts nothing and blinds everything.
+        rest: `blinded`: a client blinds what it does not encrypt, in every run; `plain`: as the run says.
         clear_sensitivities: whether a client sends its sensitivities in the clear where a run asks for it.
-        tell_accuracy: whether it tells the aggregator how good models are on its own data.
-        release_to_aggregator: whether it takes part in runs whose sums the aggregator is given, which has the model.
-        conditions: what else a client agrees to.
+        tell_accuracy: whether it reports to the aggregator how good models are on its own data.
+        release_to_aggregator: whether it takes part in runs whose sums the aggregator receives, which has the model.
+        conditions: of a client.
     """
 
     url: str
@@ -73,7 +73,7 @@ class Identity:
     conditions: Conditions = field(default_factory=Conditions)
 
     def connect(self) -> DkmsClient:
-        """Talk to the key service as this identity, with patience."""
+        """A connection to the key service with this identity, which tries again for a while."""
         return DkmsClient(
             self.url, certificate=self.certificate, key=self.key, authority=self.authority, tries=_TRIES, pause=0.2
         )
@@ -83,22 +83,22 @@ class Identity:
         usual = 0.0 if only_blinds else LEAST_SHARE
         return usual if self.least_share is None else self.least_share
 
-    def require_app_run(self, told: Mapping[str, Any]) -> None:
-        """Raise `Rejected` unless this client takes part in a run of which the key service tells that."""
-        if not told["release_to_aggregator"]:
-            raise Rejected("the run is no app's own: its sums are for its members")
+    def require_app_run(self, described: Mapping[str, Any]) -> None:
+        """Raise `Rejected` unless this client takes part in a run of a Flower app with this description."""
+        if not described["release_to_aggregator"]:
+            raise Rejected("the run is not of a Flower app: its sums are for its members")
         if not self.release_to_aggregator:
             fix = f"write release_to_aggregator = true into the identity file if the ServerApp may have it ({self.url})"
-            raise Rejected(f"condition release_to_aggregator: the ServerApp would be given the sum; {fix}")
-        if told["min_contributors"] < self.conditions.least_contributors:
-            asked, own = told["min_contributors"], self.conditions.least_contributors
+            raise Rejected(f"condition release_to_aggregator: the ServerApp would receive the sum; {fix}")
+        if described["min_contributors"] < self.conditions.least_contributors:
+            asked, own = described["min_contributors"], self.conditions.least_contributors
             raise Rejected(f"condition least_contributors: the run asks for {asked} in a sum, this client wants {own}")
-        if self.conditions.fixed_groups and not told.get("fixed_groups", False):
+        if self.conditions.fixed_groups and not described.get("fixed_groups", False):
             raise Rejected("condition fixed_groups: the run asks for sums of any groups, this client wants fixed ones")
 
 
 def read_identity(path: Path) -> Identity:
-    """The party in that file."""
+    """The identity in that file."""
     settings = read_toml(path, otherwise="see docs/deployment.md", example='key = "client-0.key"')
     refuse_unknown(settings, _KEYS, f"an identity file ({path})")
     for name in ("url", *_PATHS):
@@ -117,7 +117,7 @@ def read_identity(path: Path) -> Identity:
         if not isinstance(settings.get(name, False), bool):
             raise InvalidInput(f"{path}: {name}", f"is {settings[name]!r}", "write true or false")
     if settings.get("clear_sensitivities") and settings.get("sketches") is False:
-        problem = "is true where sketches are refused, and tells more than they do"
+        problem = "is true where sketches are refused, and reveals more than they do"
         raise InvalidInput(f"{path}: clear_sensitivities", problem, "write false, or sketches = true")
     try:
         conditions = read_conditions(settings)

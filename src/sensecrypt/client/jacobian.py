@@ -103,5 +103,5 @@ def _one_hot(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> to
         logits = model(inputs[:1])
     classes = logits.shape[1]
     if labels.min() < 0 or labels.max() >= classes:
-        raise InvalidInput("labels", f"has a class outside 0 … {classes - 1}", "pass those that the model tells apart")
+        raise InvalidInput("labels", f"has a class outside 0 … {classes - 1}", "pass classes of the model")
     return nn.functional.one_hot(labels, classes).to(logits.dtype)

@@ -31,7 +31,7 @@ Load = Callable[[RunConfig, int], Share]
 
 
 def require_terms(config: RunConfig, run: str, identity: Identity, keyservice: ClientKeyService) -> dict[str, Any]:
-    """What the key service tells about a run that meets the client's conditions, or `Rejected`; no data are loaded."""
+    """The key service's description of a run that meets the client's conditions, or `Rejected`; no data are loaded."""
     described = keyservice.run(run)
     identity.conditions.require_run(config, described)
     if described["server"] != asdict(config.server.rule):
@@ -101,14 +101,14 @@ def _public_key(path: Path, fingerprint: str, fetch: Callable[[], StorablePublic
             return kept
     key = fetch()
     if key.fingerprint != fingerprint:
-        raise Rejected("the key service names one public key, and hands out another")
+        raise Rejected("the key service names one public key, and returns another")
     make_folder(path.parent)
     write_public(path, key, force=True)
     return key
 
 
 def _accuracy(share: Share, recipe: Recipe, vector: Vector) -> float:
-    """On test data distributed as this client's labels are; where there are no labels to tell, on the test data."""
+    """The accuracy on test data with this client's label distribution; without labels, on all test data."""
     model = share.build()
     set_vector(model, vector)
     own, test = as_data(share.data).pair, as_data(share.test, "test")

@@ -1,4 +1,4 @@
-"""What is to be learned: a model, each client's data, how to train, and what to measure."""
+"""The learning problem of a run: a model, each client's data, how to train, and what to measure."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _WEIGHT_STEPS = 10**6
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is to be learned by all clients of a run on one machine.
+    """The learning problem of all clients of a run on one machine.
 
     Attributes:
         build: makes the initial model, the same every time.
-        clients: data of each; of what a configuration names, inputs and labels.
+        clients: data of each; of a configured data set, inputs and labels.
         test: data to measure models on; None: there are none.
-        classes: how many there are; 0: the model tells none apart.
+        classes: number of classes; 0: the model does not classify.
         recipe: how to train, and what to measure.
         client_tests: data of each client to measure its cluster's model on, if there are any.
-        weights: what counts as every client's number of samples; None: what they have.
+        weights: used as every client's number of samples; None: the number that it has.
     """
 
     build: Callable[[], nn.Module]
@@ -51,15 +51,15 @@ class Problem:
 
     @property
     def loads(self) -> bool:
-        """Whether a client's data are loaded when they are needed."""
+        """Whether clients' data are loaded on demand."""
         return isinstance(self.clients, Loading)
 
 
 class Loading(Sequence[ClientData]):
-    """Clients' data, each loaded when it is asked for and kept by nobody."""
+    """Clients' data, each loaded on demand and not kept."""
 
     def __init__(self, argument: str, load: Callable[[int], Any], many: int) -> None:
-        """Of so many clients."""
+        """Data of `many` clients."""
         self._argument, self._load, self._many = argument, load, many
 
     def __len__(self) -> int:
@@ -74,8 +74,8 @@ class Loading(Sequence[ClientData]):
         except SenseCryptError:
             raise
         except Exception as error:
-            told = f"cannot be loaded: {type(error).__name__}: {str(error).splitlines()[:1]}"
-            raise InvalidInput(where, told, "look at the function that loads it") from error
+            problem = f"cannot be loaded: {type(error).__name__}: {str(error).splitlines()[:1]}"
+            raise InvalidInput(where, problem, "look at the function that loads it") from error
         return as_data(own, where)
 
 
@@ -99,13 +99,13 @@ def configured_problem(config: RunConfig) -> Problem:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """One client's part in a problem, which is all that it has of it.
+    """One client's part of a problem.
 
     Attributes:
         build: makes the initial model, the same at every client.
         data: to train on, in any form that `sensecrypt.federate` takes.
         test: to measure models on.
-        classes: how many there are; 0: the model tells none apart.
+        classes: number of classes; 0: the model does not classify.
     """
 
     build: Callable[[], nn.Module]
@@ -115,13 +115,13 @@ class Share:
 
 
 def configured_share(config: RunConfig, client: int) -> Share:
-    """A client's part in what a configuration names."""
+    """A client's part of the configured problem."""
     problem = configured_problem(config)
     return Share(problem.build, problem.clients[client], problem.test, problem.classes)
 
 
 def always_of(config: RunConfig, model: nn.Module, classes: int) -> BoolVector | None:
-    """Parameters that a run encrypts whatever their sensitivity, if there are any."""
+    """The parameters that a run always encrypts, if there are any."""
     if config.selection.always_encrypt != "classifier" or not config.policy.heeds_always:
         return None
     return always_encrypt(model, classes)
@@ -141,7 +141,7 @@ def own_problem(
 
     Args:
         model: where training starts.
-        clients: data of each, or functions that make them; with `load`, anything that tells clients apart.
+        clients: data of each, or functions that make them; with `load`, any identifiers.
         test: data to measure models on; None: none.
         load: from an element of `clients` to its data.
         recipe: how to train, and what to measure.
@@ -173,7 +173,7 @@ def own_problem(
 
 
 def _all_data(argument: str, clients: Any, load: Callable[[Any], Any] | None) -> Sequence[ClientData]:
-    """Everybody's data; loaded on demand where functions make them."""
+    """All clients' data; loaded on demand where functions make them."""
     one = isinstance(clients, (str, bytes, torch.Tensor, Dataset, DataLoader))
     if one or not hasattr(clients, "__len__") or not hasattr(clients, "__getitem__"):
         raise InvalidInput(argument, f"is a {type(clients).__name__}", "pass a list with one element per client")

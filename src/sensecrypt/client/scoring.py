@@ -1,4 +1,4 @@
-"""Local training, and scores of a client's parameters: the gradient, sensitivities, encrypted sums for an order."""
+"""Local training, and scores of a client's parameters: gradients, sensitivities, encrypted scores for an order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sensecrypt.worktime import work_seconds
 
 
 def train_locally(context: ClientContext, client: int, vector: Vector, number: int) -> tuple[Vector, float]:
-    """A client's model after one iteration of local training from `vector`, and the seconds of work that it took."""
+    """A client's model after one iteration of local training from `vector`, and its seconds of work."""
     config, recipe = context.config, context.recipe
 
     def make() -> Vector:
@@ -66,7 +66,7 @@ def train_locally(context: ClientContext, client: int, vector: Vector, number: i
 
 
 def problem_key(config: RunConfig) -> tuple[object, ...]:
-    """What training results depend on besides the settings of training itself."""
+    """The settings that training results depend on, besides those of training itself."""
     return (
         config.problem.dataset,
         config.problem.model,
@@ -83,21 +83,21 @@ JACOBIAN_SAMPLES = 200  # as many as the paper measures FedML-HE with
 
 @dataclass(frozen=True, eq=False)
 class Described:
-    """What a client says of its data for clustering, and the facts of saying it."""
+    """A client's description of its data for clustering, and the facts about it."""
 
     row: checks.FloatVector
     facts: Facts
 
 
 def describe_gains(gains: checks.FloatVector, facts: Facts, sketch_seed: bytes | None) -> Described:
-    """What is sent of these sensitivities, and the facts of both."""
+    """The description by these sensitivities: they themselves, or with a seed their sketch."""
     start = work_seconds()
     row = gains if sketch_seed is None else sketch(gains, seed=sketch_seed)
     return Described(row, grown(facts, {"sensitivity_seconds": work_seconds() - start, "bytes_up": row.nbytes}))
 
 
 def clustering_gains(context: ClientContext, client: int, vector: Vector) -> tuple[checks.FloatVector, Facts]:
-    """A client's sensitivities over all its samples, with noise where the run asks for it; nothing else is sent.
+    """A client's sensitivities over all its samples, with noise if the run asks for it; nothing else is sent.
 
     They are computed at `vector`, or, with `clustering_gradient=trained`, after one iteration of training from it.
     """
@@ -126,8 +126,7 @@ def gradient_of(
 ) -> tuple[Vector, float]:
     """The mean gradient over a client's samples, all (0) or so many of them, and the seconds of work.
 
-    Of a user's own training function without a loss nothing is known but what it does: from the model where a round
-    starts, the difference that it makes stands for the gradient.
+    For a user's own training function without a loss, the change that it makes to the model stands for the gradient.
     """
     if context.recipe.by_difference:
         trained, seconds = train_locally(context, client, vector, number)
@@ -138,7 +137,7 @@ def gradient_of(
 
 
 def _mean_gradient(context: ClientContext, client: int, vector: Vector, data: ClientData) -> Vector:
-    """Of the loss over all these samples, in evaluation mode: samples do not influence each other."""
+    """The mean gradient over all these samples, in evaluation mode: samples do not influence each other."""
     model, recipe, pair = context.model(vector), context.recipe, data.pair
     with seeded(0), explained(f"clients[{client}]", model):
         if (
@@ -174,7 +173,7 @@ def _clipped_mean(context: ClientContext, client: int, vector: Vector, clip: flo
 
 
 def _sample(context: ClientContext, client: int, number: int, samples: int) -> ClientData:
-    """As many of a client's samples, others in every round; 0: all."""
+    """`samples` of a client's samples, different in every round; 0: all."""
     data = context.own(client)
     if samples == 0:
         return data
@@ -184,15 +183,15 @@ def _sample(context: ClientContext, client: int, number: int, samples: int) -> C
 def rank_parameters(
     context: ClientContext, client: int, vector: Vector, round_: Round, seed: bytes
 ) -> tuple[ProtectedUpdate, Facts]:
-    """A client's scores of the initial model's parameters, encrypted: their sum gives everybody one ranking.
+    """A client's scores of the initial model's parameters, encrypted: their sum gives one order for all.
 
-    They carry no noise of Appendix G: only the key server sees their sum, and nobody sees one client's.
+    They carry no noise of Appendix G: only the key server sees their sum, and nothing reveals one client's.
     """
     by_jacobian = context.config.policy.ranks_by == "jacobian"
     begun = work_seconds()
     try:
         scores, seconds = _scores(context, client, vector)
-    except Exception as error:  # whether it works depends on this client's data, and nobody is to see that
+    except Exception as error:  # it may depend on this client's data, and must not show
         if not context.discreet:
             raise
         _LOG.warning("all parameters are ranked alike, because: %s: %s", type(error).__name__, error)
@@ -209,7 +208,7 @@ def rank_parameters(
 
 
 def _scores(context: ClientContext, client: int, vector: Vector) -> tuple[checks.FloatVector, float]:
-    """What the policy ranks parameters by, and the seconds of work."""
+    """The scores that the policy ranks parameters by, and the seconds of work."""
     if context.config.policy.ranks_by == "jacobian":
         start = work_seconds()
         pair = _sample(context, client, SETUP, JACOBIAN_SAMPLES).pair

@@ -1,4 +1,4 @@
-"""How models train, and what they are measured by: what a user says of it, the training loop, accuracies."""
+"""How models train and are measured: a user's recipe, the training loop with one thread, figures on test data."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Recipe:
 
     @property
     def by_difference(self) -> bool:
-        """Whether the difference that training made stands for the gradient: of `fit` alone nothing else is known."""
+        """Whether the change made by training stands for the gradient: with `fit` alone there is no loss."""
         return self.fit is not None and self.loss is None
 
     @property
@@ -71,8 +71,8 @@ class Recipe:
         target = target_of(batch)
         if classifies(output, target):
             return nn.functional.cross_entropy(output, target.to(torch.int64))
-        told = f"of shape {tuple(output.shape)}" if isinstance(output, torch.Tensor) else type(output).__name__
-        problem = f"is not given, and cross-entropy is not for outputs {told} with a batch of {described(batch)}"
+        kind = f"of shape {tuple(output.shape)}" if isinstance(output, torch.Tensor) else type(output).__name__
+        problem = f"is not given, and cross-entropy is not for outputs {kind} with a batch of {described(batch)}"
         raise InvalidInput("loss", problem, "pass loss=, such as nn.MSELoss() or a function of output and batch")
 
 
@@ -80,7 +80,7 @@ PLAIN = Recipe()
 
 
 def output_of(model: nn.Module, batch: Batch) -> Any:
-    """What a model makes of a batch: of a tuple but for its last part, or of what of a dict it has arguments for."""
+    """A model's output: for a tuple without its last part, or for those values of a dict that it has arguments for."""
     kind = _float_type(model)
 
     def fitting(tensor: torch.Tensor) -> torch.Tensor:
@@ -94,7 +94,7 @@ def output_of(model: nn.Module, batch: Batch) -> Any:
 
 
 def target_of(batch: Batch) -> Any:
-    """What is to be learned of a batch: the last part of a tuple, the labels of a dict, the batch itself."""
+    """The target of a batch: the last part of a tuple, the labels of a dict, the batch itself."""
     if isinstance(batch, Mapping):
         return next((batch[key] for key in ("labels", "label", "target", "targets", "y") if key in batch), None)
     if isinstance(batch, (tuple, list)):
@@ -159,7 +159,7 @@ def as_tensor(images: Images) -> torch.Tensor:
 
 
 def warm_up() -> None:
-    """Let PyTorch load what its first optimiser step needs: seconds that no client should be charged with."""
+    """Have PyTorch load what its first optimiser step needs: no client is charged with that."""
     parameter = torch.zeros(1, requires_grad=True)
     optimiser = torch.optim.SGD([parameter], lr=1.0)
     torch.autograd.backward(parameter.sum())
@@ -292,8 +292,8 @@ def measure(model: nn.Module, data: ClientData, recipe: Recipe, argument: str = 
         return {name: value / total for name, value in sums.items()}
 
 
-def _numbers(told: object) -> dict[str, float]:
-    if not isinstance(told, dict) or not told:
-        problem = f"returns {'nothing' if told is None else f'a {type(told).__name__}'}"
+def _numbers(figures: object) -> dict[str, float]:
+    if not isinstance(figures, dict) or not figures:
+        problem = f"returns {'nothing' if figures is None else f'a {type(figures).__name__}'}"
         raise InvalidInput("evaluate", problem, "return figures by name, such as {'accuracy': 0.9}")
-    return {str(name): float(value) for name, value in told.items()}
+    return {str(name): float(value) for name, value in figures.items()}

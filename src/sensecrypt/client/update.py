@@ -63,7 +63,7 @@ class Task:
     """One client's part in one round.
 
     Attributes:
-        client: who.
+        client: its number.
         round: the round.
         vector: the cluster's model.
         order: the cluster's importance order, in the prefix layout.
@@ -71,7 +71,7 @@ class Task:
         exposed: what an adversary knows of the cluster's model, for methods that ask.
         budget: α.
         tag_seed: of the round.
-        refresh: the round of sensitivities that follows, and its tag seed, when the order is to be made anew.
+        refresh: the round of sensitivities that follows, and its tag seed, if a new order is due.
         agreed: the blocks that clients agreed on, in the second exchange of methods that have two.
     """
 
@@ -157,9 +157,9 @@ def propose_blocks(context: ClientContext, task: Task, trained: Trained) -> tupl
 def make_update(context: ClientContext, task: Task, trained: Trained | None = None) -> Update:
     """Train, score, choose, encrypt.
 
-    Where clients send updates, one that fails sends a zero update: whether training works depends on its data, and
-    nobody is to see that. The reason is in this client's log, and in its facts if these stay on this machine. Where
-    they send whole models, a failure is raised.
+    Where clients send updates, one that fails sends a zero update: whether training works depends on its data, and must
+    not show. The reason is in this client's log, and in its facts if these stay on this machine. Where they send whole
+    models, a failure is raised.
 
     Args:
         context: of the client.
@@ -173,13 +173,13 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
     except Exception as error:
         reason = _log_failure(task, error)
     took = work_seconds() - start
-    scoring = took if _scores(context, task) else 0.0  # a 0 would tell that training failed
+    scoring = took if _scores(context, task) else 0.0  # a 0 would reveal that training failed
     spent = Facts(train_seconds=took, sensitivity_seconds=scoring) if trained is None else trained.facts
     return _zero_update(context, task, reason, spent)
 
 
 def _log_failure(task: Task, error: Exception) -> str:
-    """Why a zero update is sent, for this client's log; where clients send whole models, the error is raised."""
+    """Log and return why a zero update is sent; where clients send whole models, raise the error."""
     if task.round.clip is None:
         raise error
     reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
@@ -188,13 +188,13 @@ def _log_failure(task: Task, error: Exception) -> str:
 
 
 def _untrained(context: ClientContext, task: Task, reason: str, spent: Facts) -> Trained:
-    """What stands for training that failed: the model as it was."""
+    """The result of training that failed: the model as it was."""
     failure = None if context.discreet else printable(reason)[:LONGEST_FAILURE]
     return Trained(task.vector, None, replace(spent, failure=failure))
 
 
 def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) -> Update:
-    """The upload of a client that could not train: nothing is learned, and as much encrypted as if it had."""
+    """The update of a client that could not train: zero, with as much encrypted as if it had trained."""
     unmoved = _untrained(context, task, reason, spent)
     if _decides_by_shared(context, task) or not context.config.policy.needs_gradient:
         with contextlib.suppress(SenseCryptError):
@@ -297,7 +297,7 @@ def _situation(context: ClientContext, task: Task, trained: Trained) -> Situatio
 
 
 def _decides_by_shared(context: ClientContext, task: Task) -> bool:
-    """Whether members decide by what their cluster shares: equal budgets give equal prefixes, no block stands alone."""
+    """Whether the mask follows from the cluster's sensitivities: then equal budgets give equal prefixes."""
     return task.order is not None and context.config.policy.heeds_always
 
 
@@ -314,14 +314,14 @@ def _shared_gains(task: Task) -> checks.FloatVector | None:
 
 
 def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice) -> checks.FloatVector | None:
-    """|w·g| to tell the coverage with; where the round does not need it, computed off the clock and only if asked."""
+    """|w·g| for the coverage; where the round does not need it, computed off the clock and only if it is reported."""
     gradient, scored = trained.gradient, _scored_at(context, task, trained.weights)
     if gradient is None:
         failed = _scores(context, task) or trained.weights is task.vector
         if failed:  # what the cluster shares stands for the client's own
             return _shared_gains(task)
-        told = not context.discreet or task.refresh is not None
-        if choice.mask.blocks in (0, choice.mask.flags.size) or not told:
+        reported = not context.discreet or task.refresh is not None
+        if choice.mask.blocks in (0, choice.mask.flags.size) or not reported:
             return None
         samples = context.config.selection.sensitivity_samples
         if context.recipe.by_difference:

@@ -91,12 +91,12 @@ def seeded(seed: int) -> Iterator[None]:
             np.random.set_state(states[1])  # noqa: NPY002
 
 
-_LONGEST = 200  # characters of somebody else's message
+_LONGEST = 200  # characters of another library's message
 
 
 @contextlib.contextmanager
 def explained(who: str, model: nn.Module) -> Iterator[None]:
-    """Turn whatever the work inside raises into `InvalidInput`.
+    """Raise `InvalidInput` for any error of the work inside.
 
     Args:
         who: the argument whose data are worked on, such as `clients[3]`.
@@ -130,7 +130,7 @@ def _explain(error: Exception, model: nn.Module) -> tuple[str, str]:
     classes = _classes(frames)
     if classes is not None:
         low, high, many = classes
-        return f"has labels {low} … {high}, and the model tells {many} classes apart", f"number classes 0 … {many - 1}"
+        return f"has labels {low} … {high}, and the model has {many} classes", f"number classes 0 … {many - 1}"
     if isinstance(layer, nn.Embedding) and isinstance(error, IndexError):
         highest = int(max(each.max() for each in frames[-1].f_locals.values() if isinstance(each, torch.Tensor)))
         problem = f"has number {highest}, and layer {layers[-1][1]} has {layer.num_embeddings} embeddings"

@@ -1,1 +1,1 @@
-"""The one loop of every run, whatever carries messages and wherever sums are decrypted."""
+"""The one loop of every run, for any transport and any key service."""

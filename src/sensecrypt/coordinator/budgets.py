@@ -43,7 +43,7 @@ class Budgets:
         self._block_work: dict[int, float] = {}
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Take note of how fast clients were: their last record counts, and of encryption the last that there is."""
+        """Learn how fast clients are, from their last record; for encryption from the last that has it."""
         if self._config.budgeting.budget != "deadline":
             return
         for record in clients_of(records):
@@ -56,11 +56,11 @@ class Budgets:
             ):
                 if seconds is not None and blocks:
                     self._block_work[client] = seconds / blocks
-            told = record if record.round >= 0 else self._foretold(record)
-            if told is not None and client in self._block_work:
+            played = record if record.round >= 0 else self._estimated(record)
+            if played is not None and client in self._block_work:
                 device = self._config.device(client, record.round)
                 self._paces[client] = pace(
-                    told,
+                    played,
                     device,
                     size=self._size,
                     block=self._block,
@@ -69,8 +69,8 @@ class Budgets:
                     block_seconds=self._block_work[client],
                 )
 
-    def _foretold(self, setup: ClientRecord) -> ClientRecord | None:
-        """A round as setting up foretells it: an epoch takes about as long as the gradient over the same samples.
+    def _estimated(self, setup: ClientRecord) -> ClientRecord | None:
+        """A round estimated from the set-up: an epoch takes about as long as the gradient over the same samples.
 
         Where clients have trained already, for clustering, a round's training takes as long as that did.
         """
@@ -81,9 +81,9 @@ class Budgets:
         return replace(setup, train_seconds=training, sensitivity_seconds=seconds)
 
     def of_round(self, number: int) -> checks.FloatVector:
-        """α of every client: the paper's as long as nothing was measured, not even while setting up.
+        """α of every client: the paper's until something was measured, if only in the set-up.
 
-        A new order costs its round more time, never less encryption: one round in the open would expose all.
+        A new order makes its round longer, and never lowers encryption: one round in the clear would expose everything.
         """
         devices = self._config.devices(number)
         budgets = encryption_budgets(
@@ -104,7 +104,7 @@ class Budgets:
             if self._config.selection.layout == "prefix":
                 # Members encrypt prefixes of one order, so equal budgets are equal blocks: with the largest budgets
                 # lowered to that of rank `min_contributors`, no block is encrypted by fewer. A block of one client can
-                # be read by subtraction where the rest is plain, and where it is blinded by a member who overflows it.
+                # be read by subtraction if the rest is plain, and if it is blinded by a member that overflows it.
                 rank = min(self._config.release.min_contributors, members.size)
                 budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
         return budgets
@@ -112,7 +112,7 @@ class Budgets:
     def _bandwidths(self, number: int) -> checks.FloatVector:
         """As declared for that round, or as measured before the first one.
 
-        Whoever did not answer then counts as the slowest of its cluster.
+        A client that did not answer then counts as the slowest of its cluster.
         """
         declared = np.array([device.bandwidth for device in self._config.devices(number)])
         if self._measured is None:
@@ -128,12 +128,12 @@ class Budgets:
 
 
 def measures_bandwidth(config: RunConfig) -> bool:
-    """Whether a run's budgets are made of bandwidths that the aggregator measures."""
+    """Whether a run's budgets follow from bandwidths that the aggregator measures."""
     return config.budgeting.bandwidth == "measured" and config.policy.uses_budget
 
 
 def measured_bandwidths(records: Iterable[Record]) -> dict[int, float]:
-    """What the set-up's records say about each client's bandwidth."""
+    """Each client's bandwidth, from the set-up's records."""
     return {
         record.client: record.measured_bandwidth
         for record in clients_of(records)

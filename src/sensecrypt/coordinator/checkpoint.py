@@ -1,7 +1,7 @@
-"""What the coordinator must not forget: clusters, who has how many samples, and which models are the latest.
+"""What the coordinator must not lose: clusters, numbers of samples, and which models are the latest.
 
-Models, keys and orders are not here: the key service has them. A sum that was closed is kept until its round is over,
-so that a coordinator that is killed and started again hands in the same sum again, never another one.
+Models, keys and orders are not here: the key service has them. A closed sum is kept until its round is over, so that a
+coordinator that is killed and started again hands in the same sum, never another one.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _ATTEMPT, _SKETCH_SEED = "attempt.json", "sketch-seed"
 
 @dataclass(eq=False)
 class RunState:
-    """A run after so many rounds.
+    """A run between two rounds.
 
     Attributes:
         next_round: the first that was not played.
-        why: there are these clusters.
+        why: reason for these clusters.
         size: parameters of the model.
         initial: SHA-256 of the initial model.
         clip: the bound on updates that follows from it; None: clients send weights.
-        labels: the cluster of each client; −1 as long as it has not come.
-        samples: of each client; 0 likewise.
-        rows: what described each client's data for clustering.
-        latest: number and attempt of the round that gave each cluster its model; −1: it has the initial one.
-        bandwidths: of each client's first answer, in megabytes per second; NaN as long as it has not come. None where
-            budgets are not made of them.
+        labels: the cluster of each client; −1 until it enrols.
+        samples: of each client; 0 until it enrols.
+        rows: the description of each client's data for clustering.
+        latest: number and attempt of the round that each cluster's model is from; −1: the initial model.
+        bandwidths: of each client's first answer, in megabytes per second; NaN until it enrols. None where budgets do
+            not use them.
     """
 
     next_round: int
@@ -58,31 +58,31 @@ class RunState:
 
     @property
     def measured(self) -> dict[int, float]:
-        """The bandwidth of each client's first answer, of those who have come."""
+        """The bandwidth of each enrolled client's first answer."""
         known = [] if self.bandwidths is None else enumerate(self.bandwidths.tolist())
         return {client: value for client, value in known if not math.isnan(value)}
 
     @property
     def clusters(self) -> int:
-        """How many there are."""
+        """How many clusters there are."""
         return len(self.latest)
 
     @property
     def excluded(self) -> set[int]:
-        """Clients that had come and are members no longer."""
+        """Clients that enrolled and are members no longer."""
         return {int(client) for client in np.flatnonzero((self.labels < 0) & (self.samples > 0))}
 
     def members(self, cluster: int) -> list[int]:
-        """Of a cluster."""
+        """The clients of a cluster."""
         return [int(client) for client in np.flatnonzero(self.labels == cluster)]
 
     def start(self, cluster: int) -> tuple[int, int] | None:
-        """Where a cluster's model is; None: at the beginning."""
+        """Number and attempt of the round that a cluster's model is from; None: it is the initial model."""
         number, attempt = (int(each) for each in self.latest[cluster])
         return None if number < 0 else (number, attempt)
 
     def save(self, folder: RunFolder, more: Mapping[str, npt.NDArray[Any]] | None = None) -> None:
-        """Replace the checkpoint; `more` is what a key service in this process must not forget."""
+        """Replace the checkpoint; `more` is the state of a key service in this process."""
         header: dict[str, str | int] = {
             "round": self.next_round,
             "why": self.why,
@@ -99,7 +99,7 @@ class RunState:
 
 
 def load_state(folder: RunFolder) -> tuple[RunState, dict[str, npt.NDArray[Any]]] | None:
-    """The last complete round, if there is one, and what a key service kept; records of later ones are dropped."""
+    """The state after the last complete round, if any, and the key service's; later records are dropped."""
     checkpoint = folder.load_checkpoint()
     if checkpoint is None:
         folder.forget_from(SETUP)
@@ -120,10 +120,10 @@ def load_state(folder: RunFolder) -> tuple[RunState, dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class ClosedSum:
-    """A cluster's sums that were closed, to be released by the key service.
+    """A cluster's closed sums, ready to be released by the key service.
 
     Attributes:
-        cluster: whose.
+        cluster: its number.
         number: of the round.
         attempt: of the round.
         model: the aggregate.
@@ -155,7 +155,7 @@ class ClosedSum:
 
 
 def load_closed(folder: RunFolder, number: int) -> list[ClosedSum]:
-    """Sums of that round, which was not over when the coordinator ended."""
+    """The closed sums of a round that was not over when the coordinator ended."""
     found = []
     for path in sorted(folder.path.glob(_closed("*"))):
         header, arrays = parse_any(path.read_bytes(), "closed")
@@ -173,7 +173,7 @@ def load_closed(folder: RunFolder, number: int) -> list[ClosedSum]:
 
 
 def forget_closed(folder: RunFolder, cluster: int | None = None) -> None:
-    """The round is over, or a cluster's sum was refused for good."""
+    """Delete closed sums: the round is over, or a cluster's sum was refused for good."""
     for path in folder.path.glob(_closed("*" if cluster is None else cluster)):
         path.unlink()
 
@@ -183,7 +183,7 @@ def _closed(cluster: int | str) -> str:
 
 
 def sketch_seed(folder: RunFolder) -> bytes:
-    """What clients of this run describe their data with: drawn once, also for those who come late."""
+    """The seed of the sketches that describe clients' data: drawn once per run."""
     try:
         return (folder.path / _SKETCH_SEED).read_bytes()
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def sketch_seed(folder: RunFolder) -> bytes:
 
 
 def begin_attempt(folder: RunFolder, number: int) -> int:
-    """The number of a new attempt at this round, never given before, also not by a coordinator that was killed."""
+    """The number of a new attempt at this round, never used before, also not by a coordinator that was killed."""
     try:
         known = json.loads((folder.path / _ATTEMPT).read_text())
     except OSError:

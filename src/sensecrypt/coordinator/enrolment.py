@@ -1,4 +1,4 @@
-"""Before the first round: clients enrol, are clustered, and rank their parameters together."""
+"""Before the first round: clients enrol, are clustered, and rank their parameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sensecrypt.types import Clusters
 
 
 def group_clients(rows: Matrix, config: RunConfig) -> Clusters:
-    """Cluster the clients that are there; a cluster whose sums no key server would decrypt is refused.
+    """The clusters of the clients that are there; a cluster whose sums no key server would decrypt is refused.
 
     Args:
         rows: what describes each client's data.
@@ -53,13 +53,13 @@ def group_clients(rows: Matrix, config: RunConfig) -> Clusters:
     return clusters
 
 
-_Start = tuple[int, str, float | None, int]  # what all clients must have alike
+_Start = tuple[int, str, float | None, int]  # equal for all clients
 _SAME = "give all the same code, model and seed"
 _LOG = logging.getLogger("sensecrypt.coordinator")
 
 
 def enrol_all(registry: Registry, patience: Patience, *, least: int) -> None:
-    """Wait for all members, or as long as patience lasts; go on with those who are there, if they are enough."""
+    """Wait for all members until patience ends; continue with those that are there, if they are enough."""
     end = time.monotonic() + patience.enrolment
     while True:
         registry.look(seconds=min(patience.proof, max(1.0, end - time.monotonic())))
@@ -81,7 +81,7 @@ def enrol_all(registry: Registry, patience: Patience, *, least: int) -> None:
 def cluster_clients(
     registry: Registry, config: RunConfig, samples_of: Mapping[int, int], observer: Observer
 ) -> tuple[RunState, RunConfig]:
-    """Clusters of those who are there; and the configuration with the devices that they reported.
+    """The clusters of the enrolled clients; and the configuration with the devices that they reported.
 
     Args:
         registry: who is enrolled.
@@ -90,7 +90,7 @@ def cluster_clients(
         observer: sees what describes clients' data.
     """
     agreeing, (size, initial, clip, _) = _agreeing(registry)
-    agreeing = {client: each for client, each in agreeing.items() if _has_told(registry, client, samples_of)}
+    agreeing = {client: each for client, each in agreeing.items() if _has_reported(registry, client, samples_of)}
     count = config.problem.clients
     labels, samples = np.full(count, -1, dtype=np.int64), np.zeros(count, dtype=np.int64)
     here = np.array(list(agreeing))
@@ -114,7 +114,7 @@ def cluster_clients(
 
 
 def _agreeing(registry: Registry) -> tuple[dict[int, Enrolment], _Start]:
-    """The clients that start from one model, and what they share; one that differs cannot stop the others."""
+    """The clients that start from one model, and what they share; the others are refused."""
     came = registry.enrolments
     start, often = Counter(_start(each) for each in came.values()).most_common(1)[0]
     others = sorted(client for client, each in came.items() if _start(each) != start)
@@ -131,20 +131,20 @@ def _start(enrolment: Enrolment) -> _Start:
     return enrolment.size, enrolment.initial, enrolment.clip, enrolment.row.size
 
 
-def _has_told(registry: Registry, client: int, told: Mapping[int, int]) -> bool:
-    """Whether a client told the key service its samples, which no round can do without; else it is refused."""
-    if client not in told:
-        registry.refuse(client, f"client {client} has not told the key service how many samples it has")
-    return client in told
+def _has_reported(registry: Registry, client: int, samples: Mapping[int, int]) -> bool:
+    """Whether a client reported its number of samples to the key service, as every round needs; else it is refused."""
+    if client not in samples:
+        registry.refuse(client, f"client {client} has not reported its number of samples to the key service")
+    return client in samples
 
 
-def place_newcomers(registry: Registry, state: RunState, told: Callable[[], Mapping[int, int]]) -> list[int]:
-    """Put clients that came after the clusters were made into the one whose members' data are most like theirs.
+def place_newcomers(registry: Registry, state: RunState, samples_of: Callable[[], Mapping[int, int]]) -> list[int]:
+    """Put clients that enrolled late into the cluster whose members' data are most like theirs.
 
     Args:
         registry: who is there.
         state: of the run.
-        told: gives how many samples each client told the key service that it has; called if somebody is new.
+        samples_of: returns how many samples each client reported to the key service; called for new clients.
     """
     placed = []
     for client, each in list(registry.enrolments.items()):
@@ -153,8 +153,8 @@ def place_newcomers(registry: Registry, state: RunState, told: Callable[[], Mapp
         if _start(each) != (state.size, state.initial, state.clip, state.rows.shape[1]):
             registry.refuse(client, f"client {client} starts from another model than most; {_SAME}")
             continue
-        samples = told()
-        if not _has_told(registry, client, samples):
+        samples = samples_of()
+        if not _has_reported(registry, client, samples):
             continue
         centres = [state.rows[state.members(cluster)].mean(axis=0) for cluster in range(state.clusters)]
         nearest = int(np.argmin([np.linalg.norm(centre - each.row) for centre in centres]))
@@ -247,16 +247,16 @@ def _collect_rankings(
 
 
 def exclude_found(run: Coordination, state: RunState) -> bool:
-    """Clients without whom alone sums match are members no longer; whether there were any."""
+    """Exclude the clients whose tags do not match; whether there are any."""
     found = [client for client in sorted(run.exclusion.found) if state.labels[client] >= 0]
     for client in found:
-        run.registry.exclude(client, f"client {client} is left out from now on: sums match their tags only without it")
+        run.registry.exclude(client, f"client {client} is excluded from now on: sums match their tags only without it")
         state.labels[client] = -1
     return bool(found)
 
 
 def _with_devices(config: RunConfig, enrolments: dict[int, Enrolment]) -> RunConfig:
-    """The configuration with the devices that clients told; the others keep theirs."""
+    """The configuration with the devices that clients reported; the others keep theirs."""
     if all(each.cpus is None and each.bandwidth is None for each in enrolments.values()):
         return config
     devices = config.devices(0)

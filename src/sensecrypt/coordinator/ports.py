@@ -1,4 +1,4 @@
-"""What the coordinator needs from outside: a way to the clients, patience with them, and who may look on.
+"""What the coordinator needs from outside: a transport to the clients, time limits, and an observer.
 
 A new way for messages to travel is a class with the methods of `Transport`; the key service is `keyservice.port`.
 """
@@ -27,8 +27,8 @@ class Reply:
     Attributes:
         client: which.
         parts: what it sent; None: nothing, because it is gone, failed or too late.
-        failure: why there is nothing.
-        seconds: between sending it the request and seeing its answer; None: not known.
+        failure: the reason, if there is nothing.
+        seconds: between request and answer; None: not known.
     """
 
     client: int
@@ -48,7 +48,7 @@ class Transport(Protocol):
     """The way to the clients."""
 
     def present(self, *, seconds: float) -> Mapping[int, Hashable]:
-        """The clients that can be asked now, each with a token that changes when it comes back anew.
+        """The clients that can be asked now, each with a token that changes when the client reconnects.
 
         Args:
             seconds: for clients that are new to prove who they are.
@@ -60,7 +60,7 @@ class Transport(Protocol):
         Args:
             kind: of the request: `enrol`, `rank`, `propose`, `train` or `finish`.
             requests: the parts of each client's message.
-            seconds: after which nobody is waited for.
+            seconds: to wait for replies.
         """
 
     def refusals(self) -> list[Refusal]:
@@ -74,7 +74,7 @@ class Patience:
     Attributes:
         enrolment: for clients before the first round.
         deadline: for the replies of a round.
-        pause: between two looks at who is there.
+        pause: between two checks of who is there.
     """
 
     enrolment: float = 300.0
@@ -83,7 +83,7 @@ class Patience:
 
     @property
     def proof(self) -> float:
-        """For a client that is new to say who it is."""
+        """For a new client to prove who it is."""
         return min(60.0, self.deadline)
 
 
@@ -94,7 +94,7 @@ class Observer:
         """What described each client's data for clustering."""
 
     def arrived(self, round_: Round, client: int, upload: bytes) -> None:
-        """An upload that counts."""
+        """An upload that was added."""
 
     def released(self, round_: Round, aggregate: bytes) -> None:
         """A sum of models that the key service has decrypted."""

@@ -1,6 +1,6 @@
 """The one loop of every run: enrol, cluster, order, rounds. It has no key that decrypts, and sees no model.
 
-`run` plays it over any transport and key service; what it learns is what an aggregator may know, and no more.
+`run` plays it over any transport and key service. What it learns is what an aggregator may know.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run(
         config: of the run.
         name: of the run, as the key service knows it.
         patience: how long to wait for clients.
-        observer: sees what passes; None: nobody.
+        observer: sees what passes.
         volatile: the key service, if it ends with this process: the checkpoint keeps its state, and choices that are
             random in a fleet follow from the run's seed.
         cost_model: what cryptography is charged with in a calibrated run; None: as measured.
@@ -121,7 +121,7 @@ def _require_registered(described: Mapping[str, Any], config: RunConfig, name: s
 
 
 def _begin_or_resume(run: Coordination, volatile: VolatileKeyService | None) -> RunState:
-    """The state after the last complete round; of a new run, the clusters of those who enrolled."""
+    """The state after the last complete round; of a new run, the clusters of the enrolled clients."""
     loaded = load_state(run.folder)
     if loaded is not None:
         run.registry.excluded |= loaded[0].excluded
@@ -139,7 +139,7 @@ def _begin_or_resume(run: Coordination, volatile: VolatileKeyService | None) -> 
 
 
 def _budgets(coordination: Coordination, state: RunState) -> Budgets:
-    """The budgets of the clusters as they are, by all that was measured so far."""
+    """The budgets of the present clusters, by everything that was measured so far."""
     budgets = Budgets(coordination.config, state.labels, state.size, state.measured)
     budgets.learn(coordination.folder.records())
     return budgets
@@ -148,7 +148,7 @@ def _budgets(coordination: Coordination, state: RunState) -> Budgets:
 def _end_round(
     coordination: Coordination, state: RunState, records: list[Record], volatile: VolatileKeyService | None
 ) -> None:
-    """Write the round down; a coordinator that is killed from now on continues after it."""
+    """Write records and checkpoint; a coordinator that is killed from now on continues after this round."""
     folder, number = coordination.folder, state.next_round - 1
     if coordination.cost_model is not None:
         charge = coordination.cost_model.charge
@@ -163,8 +163,8 @@ def _end_round(
 def _restore(
     volatile: VolatileKeyService, kept: Mapping[str, npt.NDArray[Any]], run: Coordination, state: RunState
 ) -> None:
-    """Give a key service in this process back what it knew after the last complete round."""
-    forget_closed(run.folder)  # its tags are gone: what was not complete is played again
+    """Restore a key service in this process as it was after the last complete round."""
+    forget_closed(run.folder)  # its tags are gone: an incomplete round is played again
     latest = {}
     for cluster in range(state.clusters):
         start = state.start(cluster)

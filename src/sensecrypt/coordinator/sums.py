@@ -1,4 +1,4 @@
-"""Sums in parts, so that a client whose tags do not match is found: nobody can look into an upload.
+"""Sums in parts, so that a client whose tags do not match is found although no upload can be read.
 
 A sum that does not match its tags shows that an upload in it is wrong, not which. So a sum is kept in parts, and is
 released without the part with which it does not match (`PartedSum`). The clients of that part are suspects. From then
@@ -74,7 +74,7 @@ class PartedSum:
         return tuple(sorted(client for part in range(len(self._sums)) for client in self.of_part(part)))
 
     def of_part(self, part: int | None) -> tuple[int, ...]:
-        """Whose uploads count in a part; nobody's in None."""
+        """Whose uploads count in a part; for None, an empty tuple."""
         if part is None or (self._whole and len(self._sums[part].contributors) < len(self._parts[part])):
             return ()
         return self._sums[part].contributors

@@ -174,7 +174,7 @@ class ClientView:
 
     def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
         """The sketch, rotated."""
-        return self._service._server.turn(run, row)
+        return self._service._server.rotate_sketch(run, row)
 
     def task(self, place: RoundAddress) -> RoundTask:
         """A round of this client's, and what its members share."""

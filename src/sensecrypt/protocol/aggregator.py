@@ -1,4 +1,4 @@
-"""The aggregator: adds uploads as they arrive and forgets them. It has no key that decrypts, and cannot import one."""
+"""The aggregator: adds uploads as they arrive, and keeps only the sum. It has no secret key, and cannot import one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class RoundSum:
         self._contributors |= other._contributors
 
     def close(self) -> Aggregate:
-        """The sum over all contributors: of the encrypted values and of the others, apart from each other.
+        """The sums over all contributors, encrypted values and plain values separately.
 
         In a round with factors, plain values are added into the ciphertexts of the same parameters.
         """

@@ -50,12 +50,12 @@ class Acknowledgement:
 
 
 def serialize_sketch(row: checks.FloatVector) -> bytes:
-    """A client's sketch as it travels to be turned, and back."""
+    """A client's sketch, on the way to the key service and back."""
     return serialize("sketch", {}, {"row": row.astype("<f8")})
 
 
 def read_sketch(data: bytes) -> checks.FloatVector:
-    """The sketch in such a message."""
+    """Read such a message, or raise `Rejected`."""
     _, arrays = parse(data, "sketch", header={}, tensors={"row": (np.dtype("<f8"), 1)})
     row = arrays["row"]
     if not 1 <= row.size <= MOST_TURNED or not np.linalg.norm(row) <= _LONGEST:
@@ -64,13 +64,13 @@ def read_sketch(data: bytes) -> checks.FloatVector:
 
 
 def serialize_importance_order(ranking: ImportanceOrder) -> bytes:
-    """A cluster's order as it travels to a member: four bytes per parameter, and the blocks' sensitivities."""
+    """A cluster's importance order, for a member: four bytes per parameter, and the blocks' sensitivities."""
     tensors = {"order": ranking.order.astype("<u4"), "profile": ranking.sensitivities.astype("<f8")}
     return serialize("ranking", {}, tensors)
 
 
 def read_importance_order(data: bytes) -> ImportanceOrder:
-    """The order in such a message."""
+    """Read such a message, or raise `Rejected`."""
     _, arrays = parse(data, "ranking", header={}, tensors=_RANKING)
     try:
         order = checks.permutation("order", arrays["order"].astype(np.int64), arrays["order"].size)
@@ -80,12 +80,12 @@ def read_importance_order(data: bytes) -> ImportanceOrder:
 
 
 def serialize_moved(moved: npt.NDArray[np.float32]) -> bytes:
-    """How far a cluster has moved, as it travels to a member: not who contributed, nor with which weight."""
+    """How far a cluster has moved, for a member: without the contributors and their weights."""
     return serialize("moved", {}, {"moved": moved.astype("<f4")})
 
 
 def read_moved(data: bytes, size: int) -> npt.NDArray[np.float32]:
-    """The numbers in such a message, `size` of them and finite."""
+    """Read such a message, or raise `Rejected` unless it has `size` finite numbers."""
     _, arrays = parse(data, "moved", header={}, tensors={"moved": (np.dtype("<f4"), 1)})
     if arrays["moved"].size != size:
         raise Rejected(f"{arrays['moved'].size:,} values, the model has {size:,}")
@@ -95,13 +95,13 @@ def read_moved(data: bytes, size: int) -> npt.NDArray[np.float32]:
 
 
 def serialize_released(released: ReleasedSum, round_: Round) -> bytes:
-    """A cluster's released sum as the key server keeps it: values in their slot's width, as uploads have them."""
+    """A cluster's released sum as the key server keeps it: values in a slot's width, like those of uploads."""
     values = released.values.astype(f"<i{round_.profile.slot_bits // 8}")
     return serialize("released", _contribution(released.contributors, released.weight), {"values": values})
 
 
 def read_released(data: bytes, round_: Round) -> ReleasedSum:
-    """The sum in such a message."""
+    """Read such a message, or raise `Rejected`."""
     kind = np.dtype(f"<i{round_.profile.slot_bits // 8}")
     header = {"contributors": str, "weight": str}
     fields, arrays = parse(data, "released", header=header, tensors={"values": (kind, 1)})
@@ -127,12 +127,12 @@ _SEED_BYTES = 32
 
 @dataclass(frozen=True, eq=False)
 class RoundTask:
-    """A round, and what only its members may know.
+    """A round, and the secrets that its members share.
 
     Attributes:
         round: as it was registered.
         seed: of its tags.
-        ranking: the order of the parameters that holds for it, if there is one.
+        ranking: the importance order of its cluster, if there is one.
         after: the round of sensitivities that goes with it, if a new order is due.
         after_seed: of that round's tags.
     """

@@ -36,12 +36,12 @@ def decrypt_aggregate(
     blindings: Iterable[Blinding] = (),
     workers: int = 1,
 ) -> tuple[Ints, Ints, bool, Cost]:
-    """Decrypt what somebody encrypted, add what somebody did not minus its blinding, and undo the order.
+    """Decrypt the encrypted sums, add the plain ones without their blinding, and undo the order.
 
     Returns:
-        The sums over those who encrypted, 0 where nobody did; the sums over everybody; whether the ciphertexts were
-        of packed numbers; and what decrypting them cost. If they were not, ones stand for them, so that a sum that
-        fails takes as long as one that does not.
+        The sums of encrypted values, 0 where there are none; the sums of all values; whether the ciphertexts were of
+        packed numbers; and what decrypting them cost. If they were not, ones stand for them, so that a sum that fails
+        takes as long as one that does not.
 
     Args:
         aggregate: the sum.
@@ -73,17 +73,17 @@ def _in_order(in_slots: Ints, order: checks.IntVector | None) -> Ints:
 
 
 MISMATCH = "the sum does not match the tags: an upload is missing, doubled, altered or not clipped"
-"""All that is told about a sum that fails, whatever it decrypts to: more would answer questions about ciphertexts."""
+"""The only reason given for a sum that fails: more would answer questions about ciphertexts."""
 MOST_FAILURES = 12
-"""Sums of a run that may fail where forged ciphertexts show the key: each tells one bit of it (decision 19)."""
+"""Sums of a run that may fail where forged ciphertexts reveal the key: each reveals one bit of it (decision 19)."""
 _RULES = ReleaseRules()
 
 
 class KeyServer:
     """Decrypts once per (run, round, cluster, purpose), only sums of enough clients, and only what verifies.
 
-    How often sums may fail is the business of whoever lets others ask, see `keyservice.http`; but where forged
-    ciphertexts show the key it gives up after `MOST_FAILURES`, wherever it runs.
+    A service limits how often sums may fail, see `keyservice.http`. Where forged ciphertexts reveal the key, this class
+    refuses all sums of a run after `MOST_FAILURES`.
     """
 
     def __init__(
@@ -107,8 +107,8 @@ class KeyServer:
         """The key to encrypt with."""
         return self._secret.public
 
-    def turn(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
-        """A client's sketch as the aggregator may have it: turned by a rotation that nobody else knows."""
+    def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
+        """A client's sketch under a rotation that only the key server knows: for the aggregator."""
         return rotate(row, seed=self._derive("turn", run))
 
     def tag_seed(self, round_: Round) -> bytes:
@@ -116,7 +116,7 @@ class KeyServer:
         return self._derive("tag", *map(str, round_.header.values()))
 
     def order(self, run: str, cluster: int) -> checks.IntVector | None:
-        """The cluster's order of the parameters: slot s holds parameter order[s]; None as long as there is none."""
+        """The cluster's importance order: slot s holds parameter order[s]; None if there is none yet."""
         ranking = self._ledger.ranking(run, cluster)
         return None if ranking is None else ranking.order
 
@@ -129,19 +129,20 @@ class KeyServer:
             raise Rejected(f"client {sender} has sent a tag already", code="doubled-tag")
 
     def check_contributors(self, contributors: tuple[int, ...], round_: Round) -> None:
-        """Raise `Rejected` unless a sum of these clients may be released: then nothing needs to be decrypted."""
+        """Raise `Rejected` unless a sum of these clients may be released: a check before anything is decrypted."""
         self._check_contributors(contributors, self._ledger.tags(round_), round_)
 
     def release(
         self, data: bytes, round_: Round, *, workers: int = 1, samples: Mapping[int, float] | None = None
     ) -> ReleasedSum:
-        """Decrypt an aggregate after all checks that need no decryption, and verify it before giving it away.
+        """Check an aggregate, decrypt it, and verify it before it is returned.
 
         Args:
             data: the aggregate.
             round_: its round.
             workers: processes that decrypt.
-            samples: of every contributor, where it brings its own weight and the round weighs all members alike.
+            samples: of every contributor, in rounds that weight all members alike and whose clients weight their own
+                uploads.
         """
         aggregate = Aggregate.from_bytes(data, round_)
         if self._ledger.was_released(round_):
@@ -176,7 +177,7 @@ class KeyServer:
         self._ledger.keep_ranking(run, cluster, ImportanceOrder(checked, gains))
 
     def tagged(self, round_: Round) -> list[int]:
-        """Whose tags have arrived."""
+        """The clients whose tags have arrived."""
         return sorted(self._ledger.tags(round_))
 
     def set_order(
@@ -188,13 +189,13 @@ class KeyServer:
         return ranking.order
 
     def keep_ranking(self, round_: Round, ranking: ImportanceOrder) -> None:
-        """Parameters of the round's cluster are in this order from now on."""
+        """Make this the importance order of the round's cluster."""
         self._ledger.keep_ranking(round_.run, round_.cluster, ranking)
 
     def ranking_from(
         self, round_: Round, sums: ReleasedSum, *, first: npt.NDArray[np.bool_] | None = None
     ) -> ImportanceOrder:
-        """The order that these sums give; nothing is kept."""
+        """The order by these sums; it is not kept."""
         gains = np.maximum(sums.values, 0).astype(np.float64)
         order, _ = descending_order(gains)
         if first is not None:
@@ -214,9 +215,9 @@ class KeyServer:
             raise Rejected(f"no tag of client {missing[0]}", code="no-tag")
 
     def _check_samples(self, contributors: tuple[int, ...], samples: Mapping[int, float]) -> None:
-        """That nobody dominates the sum by what it counts itself."""
+        """Raise `Rejected` if a client dominates the sum by its own number of samples."""
         if silent := [client for client in contributors if not samples.get(client, 0) > 0]:
-            raise Rejected(f"client {silent[0]} has not told how many samples it has", code="no-samples")
+            raise Rejected(f"client {silent[0]} has not reported its number of samples", code="no-samples")
         total = sum(samples[client] for client in contributors)
         self._rules.check({client: samples[client] / total for client in contributors}, contributors)
 
@@ -227,10 +228,10 @@ class KeyServer:
 def _verifies(
     encrypted: Ints, values: Ints, aggregate: Aggregate, given: Sequence[Tag], round_: Round, *, seed: bytes
 ) -> bool:
-    """Whether these are the sums that the tags are for; takes as long whatever they are.
+    """Whether the tags match these sums; takes equally long for all of them.
 
     Where the aggregator multiplies, it also adds plain values into the ciphertexts. No parameter is then in both parts
-    of the aggregate, nothing can be moved between them, and the check sum over everything is enough.
+    of the aggregate, nothing can be moved between them, and the tag over everything is enough.
     """
     small, offset = taggable(encrypted) & taggable(values), aggregate.tag_offset
     part = mac_tag(encrypted, seed) if aggregate.mask.blocks else 0
@@ -241,13 +242,17 @@ def _verifies(
 
 
 class SharedKeyClients(KeyServer):
-    """Clients that share one key pair."""
+    """Clients that share one key pair, and decrypt sums themselves (the paper's Algorithm 1).
+
+    Nothing is verified, and a client that holds an upload and the key can read the upload. Use this to reproduce the
+    paper, not to protect clients from each other.
+    """
 
     def __init__(self, secret: DecryptionKey) -> None:
-        """All seeds come from the operating system and are shared like the key."""
+        """Use this key pair; all seeds come from the operating system and are shared like the key."""
         name = secret.public.profile.name
         if secret.public.profile.forgeries_show_key:
-            problem = f"is of {name}, of which a forged sum shows the secret part, and nobody verifies sums here"
+            problem = f"is of {name}, with which a forged sum reveals the secret key, and no sum is verified here"
             raise InvalidInput("secret", problem, "use a paillier profile, or a key server")
         super().__init__(secret, rules=ReleaseRules(min_contributors=1))
 
@@ -257,10 +262,10 @@ class SharedKeyClients(KeyServer):
         return self._secret
 
     def take_tag(self, data: bytes, round_: Round, *, sender: int) -> None:
-        """Tags are for a key server: there is none."""
+        """Ignore tags: they are for a key server."""
 
     def tagged(self, round_: Round) -> list[int]:
-        """All members: nobody signs."""
+        """All members: there are no tags to wait for."""
         return sorted(round_.weights)
 
     def release(
@@ -269,9 +274,9 @@ class SharedKeyClients(KeyServer):
         round_: Round,
         *,
         workers: int = 1,
-        samples: Mapping[int, float] | None = None,  # noqa: ARG002 (nobody checks anything here)
+        samples: Mapping[int, float] | None = None,  # noqa: ARG002 (nothing is verified here)
     ) -> ReleasedSum:
-        """What any client does with the aggregate."""
+        """Decrypt as any client would."""
         aggregate = Aggregate.from_bytes(data, round_)
         order = self.order(round_.run, round_.cluster) if round_.purpose == "model" else None
         _, values, sound, cost = decrypt_aggregate(aggregate, round_, self._secret, order, workers=workers)

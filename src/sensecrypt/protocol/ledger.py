@@ -1,7 +1,7 @@
-"""What a key server must not forget, and where it is kept: in memory here, in a database in a service.
+"""What a key server must not lose: kept in memory here, in a database in a service.
 
-Every method is atomic. A ledger that several threads use sees to it that of two tags of one client, or two releases
-of one round, exactly one is kept.
+Every method is atomic: of two tags of one client, or two releases of one round, a ledger that several threads use keeps
+exactly one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sensecrypt.protocol.updates import ReleasedSum
 
 @dataclass(frozen=True, eq=False)
 class ImportanceOrder:
-    """A cluster's order of the parameters.
+    """A cluster's importance order of the parameters.
 
     Attributes:
         order: slot s holds parameter order[s].
@@ -36,16 +36,16 @@ class Ledger(Protocol):
 
     @property
     def root(self) -> bytes:
-        """What all seeds are derived from: 32 random bytes, always the same."""
+        """32 random bytes, always the same: all seeds are derived from them."""
 
     def ranking(self, run: str, cluster: int) -> ImportanceOrder | None:
         """The cluster's latest order, if it has one."""
 
     def ranking_of(self, round_: Round) -> ImportanceOrder | None:
-        """The order that the members of this round were told."""
+        """The order that the members of this round use."""
 
     def keep_ranking(self, run: str, cluster: int, ranking: ImportanceOrder) -> None:
-        """A new order for the cluster."""
+        """Keep a new order for the cluster."""
 
     def keep_tag(self, round_: Round, tag: Tag) -> bool:
         """Keep a client's tag; False, and nothing is changed, if there is one already."""
@@ -54,17 +54,17 @@ class Ledger(Protocol):
         """All tags of the round, by client; of a round that was released, without their blinding seeds."""
 
     def was_released(self, round_: Round) -> bool:
-        """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
+        """Whether a sum of this round, at any attempt, was decrypted and verified."""
 
     def keep_released(self, round_: Round, released: ReleasedSum) -> None:
         """The round is released from now on, and its blinding seeds are forgotten; `Rejected` if it was before."""
 
     def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
-        """Of every sum of the run and purpose that was released, in whatever cluster: its clients and their weights."""
+        """The clients and weights of every released sum of the run and purpose, in all clusters."""
 
 
 class MemoryLedger:
-    """Forgets everything when its process ends: for a key server that lives as long as the run."""
+    """A ledger in memory, for a key server that lives as long as the run."""
 
     def __init__(self) -> None:
         """Empty; its root comes from the operating system."""
@@ -82,7 +82,7 @@ class MemoryLedger:
         return self._rankings.get((round_.run, round_.cluster))
 
     def keep_ranking(self, run: str, cluster: int, ranking: ImportanceOrder) -> None:
-        """A new order for the cluster."""
+        """Keep a new order for the cluster."""
         self._rankings[run, cluster] = ranking
 
     def keep_tag(self, round_: Round, tag: Tag) -> bool:
@@ -98,7 +98,7 @@ class MemoryLedger:
         return self._tags.get(address_of(round_), {})
 
     def was_released(self, round_: Round) -> bool:
-        """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
+        """Whether a sum of this round, at any attempt, was decrypted and verified."""
         return address_of(round_).round in self._released
 
     def keep_released(self, round_: Round, released: ReleasedSum) -> None:

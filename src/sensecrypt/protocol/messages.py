@@ -1,6 +1,6 @@
-"""What travels: uploads, tags, aggregates. Each knows its bytes and refuses everything else.
+"""Uploads, tags, aggregates and proposals, to bytes and back; anything else is refused.
 
-All positions are *slots*: the aggregator is not told which parameter a slot holds.
+All positions are *slots*: the aggregator does not know which parameter a slot holds.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _BITS, _ROWS = (np.dtype(np.uint8), 1), (np.dtype(np.uint8), 2)
 
 @dataclass(frozen=True)
 class Upload:
-    """One client's model: part ciphertext, part plain.
+    """One client's model or update, in part encrypted.
 
     Attributes:
-        client: who sent it.
+        client: its number.
         mask: which blocks are encrypted, in slot space.
-        ciphertexts: one row for each of them.
+        ciphertexts: one row per encrypted block.
         plain: the fixed-point values of all other slots, ascending, blinded or as they are.
-        tag_offset: of the client's tags, told to the aggregator alone.
+        tag_offset: of the client's tags, for the aggregator alone.
     """
 
     client: int
@@ -43,7 +43,7 @@ class Upload:
     tag_offset: TagOffset
 
     def to_bytes(self, round_: Round) -> bytes:
-        """The message: a prefix is one number, any other mask one bit a block; plain values take their slot's width."""
+        """The message: a prefix is one number, any other mask one bit per block; plain values have a slot's width."""
         prefix, bits = _mask_fields(self.mask)
         tensors = {
             "mask": bits,
@@ -74,10 +74,11 @@ class Aggregate:
     Attributes:
         contributors: whose uploads are in it, ascending.
         mask: the union of their masks.
-        ciphertexts: one row for each block of it: the sum over those who encrypted it.
-        common: the intersection of their masks; where the aggregator multiplies, the union: what is not encrypted was
-            added into the ciphertexts.
-        plain: of all slots outside it, the sums over those who did not encrypt them, modulo the slot's width.
+        ciphertexts: one row per block of the union: the sum over the clients that encrypted it.
+        common: the intersection of their masks; where the aggregator multiplies, the union: plain values were added
+            into the ciphertexts.
+        plain: for all slots outside `common`, the sums over the clients that did not encrypt them, modulo the slot's
+            width.
         tag_offset: the sum of the contributors' tag offsets, each times its client's factor.
     """
 
@@ -127,7 +128,7 @@ class Aggregate:
         return cls(contributors, mask, ciphertexts, common, plain, _read_tag_offset(arrays["tag_offset"]))
 
     def digest(self) -> bytes:
-        """A hash of the content: equal sums are equal, however their messages order their header."""
+        """A hash of the content, equal for equal sums."""
         parts = (",".join(map(str, self.contributors)).encode(), self.mask.to_bits(), self.common.to_bits())
         digest = hashlib.sha256()
         tag_offset = _tag_offset(self.tag_offset).tobytes()
@@ -138,14 +139,14 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Tag:
-    """What a client signs for, told to the key server alone.
+    """A client's MAC tags, for the key server alone.
 
     Attributes:
-        client: who.
-        value: the check sum over all its values, plus an offset.
-        encrypted: the check sum over those that it encrypted, plus an offset. Without it, an aggregator could move a
-            part of a value from the ciphertexts to the rest, and learn from the answer whether one of them overflowed.
-        blinding: what hides the part that it did not encrypt; None: nothing does, or there is no such part.
+        client: its number.
+        value: the tag over all its values, plus an offset.
+        encrypted: the tag over the values that it encrypted, plus an offset. Without it, an aggregator could move part
+            of a value from the ciphertexts to the rest, and learn from the answer whether one of them overflowed.
+        blinding: of the values that it did not encrypt; None: they are plain, or there are none.
     """
 
     client: int
@@ -179,7 +180,7 @@ class Proposal:
     """Which blocks a client would encrypt, best first: the first of two exchanges where clients agree on a mask.
 
     Attributes:
-        client: who sent it.
+        client: its number.
         blocks: numbers of blocks, each once.
     """
 
@@ -187,7 +188,7 @@ class Proposal:
     blocks: Ints
 
     def to_bytes(self, round_: Round) -> bytes:
-        """The message: four bytes a block."""
+        """The message: four bytes per block."""
         return serialize("proposal", {**round_.header, "client": self.client}, {"blocks": self.blocks.astype("<u4")})
 
     @classmethod
@@ -239,10 +240,10 @@ def _read_mask(prefix: int, bits: npt.NDArray[Any], round_: Round) -> Mask:
 def _read_values(
     arrays: dict[str, npt.NDArray[Any]], round_: Round, *, encrypted: Mask, common: Mask
 ) -> tuple[Ciphertexts, Ints]:
-    """A ciphertext for each block that somebody encrypted, a value for each slot that not everybody did."""
+    """One ciphertext per block of the union, one value per slot outside the intersection."""
     ciphertexts, plain = arrays["ciphertexts"], arrays["plain"]
     if (common.flags & ~encrypted.flags).any():
-        raise Rejected("blocks that everybody encrypted and nobody")
+        raise Rejected("blocks that all clients encrypted, outside the union")
     if ciphertexts.shape != (encrypted.blocks, round_.profile.ciphertext_bytes):
         raise Rejected(f"ciphertexts of shape {ciphertexts.shape} for a mask of {encrypted.blocks:,} blocks")
     if plain.size != round_.size - common.count:

@@ -1,4 +1,4 @@
-"""The client's side of a round: choose, encode, encrypt what was chosen, sign for the whole."""
+"""The client's side of a round: encode an update, encrypt the selected blocks, blind the others, compute the tags."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SENSITIVITY_FRACTION_BITS = {16: 14, 32: 30, 64: 30}
 
 @dataclass(frozen=True)
 class ProtectedUpdate:
-    """What a client sends in a round: `upload` to the aggregator, `tag` to the key server; and its cost."""
+    """What a client sends in a round: the upload to the aggregator, the tag to the key server; and its cost."""
 
     upload: bytes = field(repr=False)
     tag: bytes = field(repr=False)  # holds the blinding's seed
@@ -59,13 +59,13 @@ def protect_model(
     seed: bytes,
     blinded: bool,
 ) -> ProtectedUpdate:
-    """Encode a trained model or a clipped update, encrypt the blocks of `mask`, and sign for all of it.
+    """Encode a trained model or a clipped update, encrypt the blocks of `mask`, and compute the tags.
 
     Args:
         weights: the model or the update, `round_.size` numbers.
         mask: what to encrypt, in blocks of the round's size; its order, if it has one, is the cluster's.
         round_: the round.
-        client: who sends it.
+        client: its number.
         key: the public key, or the secret key where clients hold it: faster.
         seed: of the round's tags.
         blinded: whether the rest is blinded, so that only the key server can read its sum; else it is plain.
@@ -87,7 +87,7 @@ def protect_sensitivity(
 def protect_map(
     scores: npt.ArrayLike, round_: Round, *, client: int, key: EncryptionKey | DecryptionKey, seed: bytes
 ) -> ProtectedUpdate:
-    """Encode a client's scores as they are, so that their sum is the weighted mean, and encrypt all of them."""
+    """Encode a client's scores unscaled, so that their sum is the weighted mean, and encrypt all of them."""
     values = model_format(round_).encode(scores, round_.share(client), name="scores")
     everything = Mask.prefix(round_.blocks, size=round_.size, block=round_.block)
     return _protect(values, everything, round_, client=client, key=key, seed=seed)
@@ -117,7 +117,7 @@ def _protect(
         fix = "leave the rest plain, or let clients multiply by their weights"
         raise InvalidInput("blinded", "cannot be where the aggregator multiplies", fix)
     if not taggable(values, times=round_.factor_sum):
-        fix = "keep values below 2^60 steps: check sums of larger ones would prove nothing"
+        fix = "keep values below 2^60 steps: tags of larger ones would prove nothing"
         raise ValueDoesNotFit("values", "are too large to be tagged", fix)
     in_slots = values if mask.order is None else values[mask.order]
     bare = Mask(mask.flags, mask.size, mask.block)

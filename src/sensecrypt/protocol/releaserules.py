@@ -1,9 +1,9 @@
 """Release rules: a sum is released if enough clients with enough of the weight are in it and none dominates it.
 
-A sum of one client and of next to nothing is that client's model. Clients that collude with the aggregator subtract
-their own parts, so dominance counts what is left without them (`dominance`), in weights and, because many small and
-independent updates average out, in squares of weights. What counts is who is in the sum, not who
-was planned: an aggregator chooses whose uploads it adds.
+A sum of one client and next to nothing is that client's model. Clients that collude with the aggregator subtract their
+own parts, so dominance is measured without them, in weights and, because many small independent updates average out, in
+squares of weights. The rules are about the clients in the sum, not the invited ones: an aggregator chooses what it
+adds.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ LARGEST_SQUARE = 0.9  # where clients may collude: √(1 − 0.9) is the least r
 
 
 def honest_share(weights: Mapping[int, float], client: int, colluders: int) -> float:
-    """The client's weight over what is left of the total without the `colluders` largest others; 1: nobody hides it.
+    """The client's weight over what is left of the total without the `colluders` largest others; 1: no other hides it.
 
     Args:
-        weights: of everybody in the sum, positive.
+        weights: of all clients in the sum, positive.
         client: one of them.
         colluders: how many of the others may give their values away.
     """
@@ -33,7 +33,7 @@ def honest_share(weights: Mapping[int, float], client: int, colluders: int) -> f
 
 
 def honest_square(weights: Mapping[int, float], client: int, colluders: int) -> float:
-    """The same of squares of weights: many small and independent updates average out, and hide a large one no more.
+    """The same for squares of weights: many small independent updates average out, and do not hide a large one.
 
     √(1 − it) is the relative error of reading the client's update from the sum, if updates are equally long.
     """
@@ -43,7 +43,7 @@ def honest_square(weights: Mapping[int, float], client: int, colluders: int) -> 
 CODE = "groups"
 _RATIO_ROUNDING = 1e-6
 
-Weights = Mapping[int, float]  # of everybody in a sum
+Weights = Mapping[int, float]  # of all clients in a sum
 
 
 def check_groups(now: Weights, earlier: Sequence[Weights], least: int) -> None:
@@ -60,7 +60,7 @@ def check_groups(now: Weights, earlier: Sequence[Weights], least: int) -> None:
         groups[tuple(client in each for each in released)].append(client)
     smallest = min(map(len, groups.values()))
     if smallest < least:
-        reason = f"with the sums released before, it would tell {smallest} client(s) apart, at least {least} are needed"
+        reason = f"with the sums released before, it would single out {smallest} client(s), at least {least} are needed"
         raise Rejected(reason, code=CODE)
     for (here, *there), clients in groups.items():
         for before in (each for each, present in zip(earlier, there, strict=True) if here and present):
@@ -75,7 +75,7 @@ def make_groups(members: Collection[int], least: int) -> list[set[int]]:
     return [set(clients[len(clients) * part // many : len(clients) * (part + 1) // many]) for part in range(many)]
 
 
-LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS = 0.7, 20.0, 1  # where clients are not to see each other's models
+LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS = 0.7, 20.0, 1  # where clients must not see each other's models
 _LEAST_LARGEST = 0.5
 _ROUNDING = 1e-9  # shares are quotients of whole numbers
 
@@ -86,11 +86,11 @@ class ReleaseRules:
 
     Attributes:
         min_contributors: the fewest clients in it.
-        quorum: the least part in it of the members' weight, and of their number: weights are what clients say.
-        largest_weight: the largest part that one client may have of it without the `colluders` largest others.
-        largest_ratio: how many times the least weight in it the largest may be.
+        quorum: the least share of the members' weight, and of their number, in it: clients report weights themselves.
+        largest_weight: the largest share of it that one client may have without the `colluders` largest others.
+        largest_ratio: the largest weight in it over the smallest.
         colluders: how many of its clients may give their values to the aggregator.
-        fixed_groups: whether the sums of a run must be of fixed groups; see `groups`, which checks it.
+        fixed_groups: whether the sums of a run must be of fixed groups; see `check_groups`.
     """
 
     min_contributors: int = 3
@@ -101,7 +101,7 @@ class ReleaseRules:
     fixed_groups: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse rules that no sum could keep."""
+        """Refuse rules that no sum could meet."""
         checks.whole("min_contributors", self.min_contributors, low=1)
         checks.whole("colluders", self.colluders, low=0)
         for name in ("quorum", "largest_weight"):
@@ -148,11 +148,11 @@ class ReleaseRules:
         return True
 
     def weights(self, samples: Mapping[int, int]) -> dict[int, float]:
-        """n_i / Σ n_j of all members, moved as far as needed for a sum of all of them to keep the rules.
+        """n_i / Σ n_j of all members, changed as far as needed for a sum of all of them to meet the rules.
 
-        Whoever has next to nothing counts more. Whoever has nearly all counts less: so much so that the others are a
-        quorum without it, and that any one may stay away where the rest are enough. Samples are what clients say that
-        they have, and one that lies must not be missed.
+        A client with next to nothing counts more. One with nearly everything counts less, so that the others are a
+        quorum without it, and that any one may be absent where the rest are enough. Clients report their numbers of
+        samples themselves, and a run must not depend on one that lies.
         """
         least = max(samples.values()) / self.largest_ratio
         masses: dict[int, float] = {client: max(own, least) for client, own in samples.items()}
@@ -181,9 +181,9 @@ class ReleaseRules:
         return {client: own / sum(factors.values()) for client, own in factors.items()}, factors
 
     def _bound(self, ranked: list[float]) -> float:
-        """The largest mass that nobody dominates with, whoever colludes and, if all can do without one, who is missing.
+        """The largest mass with which a client does not dominate, whichever others collude and, if one may, are absent.
 
-        Whoever of the first t + 1 is looked at, without the t largest others the same others are left.
+        For each of the first t + 1 clients, the same others are left without the t largest others.
         """
         spare = len(ranked) > max(self.min_contributors, self.colluders + 2)
         others = ranked[self.colluders + 1 + spare :]
@@ -194,7 +194,7 @@ class ReleaseRules:
 
 
 def _capped(shares: dict[int, float], most: float) -> dict[int, float]:
-    """Nobody has more than `most`; what that takes away goes to the others, each in proportion."""
+    """Shares of at most `most`; the excess goes to the others, in proportion."""
     at_most: set[int] = set()
     while True:
         free = sum(own for client, own in shares.items() if client not in at_most)

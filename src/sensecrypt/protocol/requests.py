@@ -1,4 +1,4 @@
-"""What coordinator and clients tell each other besides uploads: challenges, enrolments, assignments, facts."""
+"""Messages between coordinator and clients besides uploads: challenges, enrolments, assignments, facts."""
 
 from __future__ import annotations
 
@@ -98,14 +98,14 @@ class Invitation:
 
 @dataclass(frozen=True, eq=False)
 class Enrolment:
-    """What a client says of itself before the first round.
+    """A client's description of itself before the first round.
 
     Attributes:
         size: parameters of its model.
         initial: SHA-256 of its initial model, which all clients must share.
         clip: the bound on its updates that follows from that model and the settings; None: it sends weights.
-        row: what describes its data for clustering; empty where there is none.
-        cpus: of its device, if it tells.
+        row: the description of its data for clustering; empty where there is none.
+        cpus: of its device, if it reports them.
         bandwidth: likewise.
     """
 
@@ -141,7 +141,7 @@ class Enrolment:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What one client is to do in one round.
+    """The coordinator's request to one client in one round.
 
     Attributes:
         cluster: the client's.
@@ -149,7 +149,7 @@ class Assignment:
         attempt: how often it was started before.
         budget: α.
         start: number and attempt of the round whose model to start from; None: the initial model.
-        refresh: whether sensitivities are to be sent, too, for a new order.
+        refresh: whether to send sensitivities as well, for a new order.
     """
 
     cluster: int
@@ -181,12 +181,12 @@ class Assignment:
 
 
 def facts_to_bytes(facts: Facts) -> bytes:
-    """What a client's part of a round took, as a message."""
+    """The message."""
     return serialize("facts", {"facts": json.dumps(to_fields(facts))}, {})
 
 
 def facts_from_bytes(data: bytes, kind: str) -> Facts:
-    """All facts that a reply of this kind has, with possible values, or `Rejected`."""
+    """The facts in such a message: those that a reply of this kind needs, with possible values; else `Rejected`."""
     fields, _ = parse(data, "facts", header={"facts": str}, tensors={})
     try:
         facts: Any = json.loads(fields["facts"])
@@ -235,7 +235,7 @@ def require_parts(parts: Parts, *, needed: Set[str], allowed: Set[str] = frozens
 
 
 def printable(text: str) -> str:
-    """Somebody else's words, for logs and tables: one line, nothing that a terminal would obey."""
+    """Text from outside, for logs and tables: one line, without control characters."""
     return "".join(character if character.isprintable() else "·" for character in text)
 
 

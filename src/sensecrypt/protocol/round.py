@@ -1,4 +1,4 @@
-"""One cluster's round: what all members agree on before it starts, its address, and it as bytes."""
+"""One cluster's round: what all members agree on before it starts, its address, and its message."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Round:
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a round that nobody could complete."""
+        """Refuse a round that could not be completed."""
         checks.choice("purpose", self.purpose, ("model", "sensitivity"))
         checks.whole("size", self.size, low=1)
         if not self.weights or min(self.weights.values()) <= 0 or abs(sum(self.weights.values()) - 1) > 1e-9:
@@ -55,34 +55,34 @@ class Round:
 
     @property
     def block(self) -> int:
-        """Parameters a ciphertext."""
+        """Parameters per ciphertext."""
         return min(self.profile.slots, self.size)
 
     @property
     def blocks(self) -> int:
-        """Ciphertexts of a model that is encrypted whole."""
+        """Ciphertexts of a fully encrypted model."""
         return -(-self.size // self.block)
 
     @property
     def factor_sum(self) -> int:
-        """The largest sum of factors that a sum of uploads may have: that of all members."""
+        """The sum of all members' factors: no sum of uploads has a larger one."""
         return 1 if self.factors is None else sum(self.factors.values())
 
     def factor(self, client: int) -> int:
-        """What the aggregator multiplies a member's values by."""
+        """The number by which the aggregator multiplies a member's values."""
         return 1 if self.factors is None else self.factors[client]
 
     def share(self, client: int) -> float:
-        """What a member multiplies its values by."""
+        """The number by which a member multiplies its values."""
         return self.weights[client] if self.factors is None else 1.0
 
     def divisor(self, contributors: Iterable[int]) -> float:
-        """What the sum of these members' values is divided by: Σ p, or Σ n where the aggregator multiplies."""
+        """The divisor of a sum of these members' values: Σ p, or Σ n where the aggregator multiplies."""
         return sum(self.share(client) * self.factor(client) for client in contributors)
 
     @property
     def header(self) -> dict[str, str | int]:
-        """What every message of this round carries."""
+        """The fields that every message of this round has."""
         return {
             "run": self.run,
             "round": self.number,
@@ -115,17 +115,17 @@ class RoundAddress:
 
     @property
     def round(self) -> tuple[str, int, int, str]:
-        """Whatever the attempt."""
+        """The address without the attempt."""
         return self.run, self.number, self.cluster, self.purpose
 
     @property
     def all(self) -> tuple[str, int, int, str, int]:
-        """With the attempt."""
+        """The address with the attempt."""
         return (*self.round, self.attempt)
 
 
 def address_of(round_: Round) -> RoundAddress:
-    """Where a round is kept."""
+    """The address of a round."""
     return RoundAddress(round_.run, round_.number, round_.cluster, round_.purpose, round_.attempt)
 
 

@@ -1,17 +1,16 @@
-"""What goes to the key server beside an upload: MAC tags and the seed of its blinding.
+"""What goes to the key server with an upload: MAC tags and the seed of its blinding.
 
-Tags let the key server tell a true sum from any other, without seeing an upload.
+Tags let the key server verify a sum without seeing an upload.
 
 A tag is Σ ρ_k · v_k modulo the prime 2^61 − 1 over a client's whole fixed-point vector v, with ρ expanded by
-SHAKE-256 from a seed that clients and key server share for one round and the aggregator does not have. Tags add up
-as vectors do. Whoever changes a sum without knowing ρ goes unnoticed with probability 2^−61, if the prime itself cannot
-be added: so values must be `taggable`, though wide slots have room for larger ones.
+SHAKE-256 from a seed that clients and key server share for one round and the aggregator does not have. The sum of tags
+is the tag of the sum. A change of a sum made without knowing ρ is not detected with probability 2^−61, if the prime
+itself cannot be added: so values must be `taggable`, though wide slots have room for larger ones.
 
 A tag of few possible vectors would confirm a guess. So the key server has it plus a `TagOffset`, drawn for one
 upload, that goes to the aggregator alone and is summed there: of tag offsets the key server learns the sum only.
-The sum of them is one more coordinate, whose coefficient is 1: a change of it makes up for another change with
-probability 2^−61 as well.
-
+The sum of them is one more coordinate, with coefficient 1: a change of it cancels another change with probability
+2^−61 as well.
 
 Blinding hides what a client does not encrypt: the aggregator adds it, the key server unblinds the sum.
 For every upload a client draws a fresh seed, expands it with AES-256 in counter mode to one random number a slot, and
@@ -43,7 +42,7 @@ _HALF = 31  # bits
 
 @dataclass(frozen=True)
 class TagOffset:
-    """What is added, modulo the prime, to the two tags of an upload, or to those of a sum.
+    """The numbers added, modulo the prime, to the two tags of an upload or of a sum.
 
     Attributes:
         whole: to the tag over all values.
@@ -57,18 +56,18 @@ class TagOffset:
         return "TagOffset(…)"  # with a tag and its seed, it confirms guesses
 
     def plus(self, other: TagOffset, *, times: int = 1) -> TagOffset:
-        """The tag_offset of a sum to which `other`'s upload was added `times` times."""
+        """The tag offset of a sum to which `other`'s upload was added `times` times."""
         whole, encrypted = self.whole + times * other.whole, self.encrypted + times * other.encrypted
         return TagOffset(whole % PRIME, encrypted % PRIME)
 
 
 def new_tag_offset() -> TagOffset:
-    """The tag_offset of one upload's tags, from the operating system."""
+    """A tag offset for one upload, from the operating system."""
     return TagOffset(secrets.randbelow(PRIME), secrets.randbelow(PRIME))
 
 
 def mac_tag(values: Ints, seed: bytes) -> int:
-    """The check sum of `values`, in the parameters' natural order; takes as long whatever they are."""
+    """The tag of `values`, in the parameters' natural order; takes equally long for all values."""
     total = 0
     for start in range(0, values.size, _CHUNK):
         chunk = values[start : start + _CHUNK]
@@ -82,11 +81,11 @@ def mac_tag(values: Ints, seed: bytes) -> int:
 
 
 def taggable(values: Ints, *, times: int = 1) -> bool:
-    """Whether all values are so small that no two vectors of such have one check sum for every ρ.
+    """Whether all values are so small that two vectors of such values never have the same tag for every ρ.
 
     Args:
         values: any.
-        times: how often they may be in a sum that has to be as small.
+        times: how many such values are added to a sum with the same bound.
     """
     return int(values.min()) * times > -_LIMIT and int(values.max()) * times < _LIMIT
 
@@ -120,10 +119,10 @@ class Blinding:
     mask: Mask
 
     def __repr__(self) -> str:
-        return f"Blinding(…, {self.mask!r})"  # a seed has no business in a log
+        return f"Blinding(…, {self.mask!r})"  # a seed must not be in a log
 
     def values(self, round_: Round) -> Ints:
-        """What was added, slot by slot: 0 where the upload is encrypted."""
+        """The number added to each slot: 0 where the upload is encrypted."""
         width = round_.profile.slot_bits // 8
         cipher = Cipher(algorithms.AES256(self.seed), modes.CTR(bytes(16))).encryptor()
         numbers = np.frombuffer(cipher.update(bytes(width * round_.size)), dtype=f"<i{width}")
@@ -141,8 +140,8 @@ def wrap(values: Ints, round_: Round) -> Ints:
 
 
 def sum_of(blindings: Iterable[Blinding], round_: Round) -> Ints:
-    """What all of them added."""
+    """The sum of the numbers that they added."""
     total = np.zeros(round_.size, dtype=np.int64)
     for blinding in blindings:
-        total += blinding.values(round_)  # may overflow: all that counts is the sum modulo a slot's width
+        total += blinding.values(round_)  # may overflow: only the sum modulo a slot's width is used
     return total

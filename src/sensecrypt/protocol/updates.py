@@ -1,8 +1,8 @@
 """From a decrypted sum of updates to the cluster's next model.
 
-Members send updates, and the key server never has a model. So it hands out how far the cluster has moved from the
-initial model, which every member makes itself: a client that missed rounds needs one message, not one per round. Where
-members send whole models, the mean of these is handed out in its place.
+Members send updates, and the key server never has a model. So it returns how far the cluster has moved from the initial
+model, which every member builds itself: a client that missed rounds needs one message, not one per round. Where members
+send whole models, it returns their mean instead.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def moved_after(
     """How far the cluster has moved after this round, and the rule's state; where members send models, their mean.
 
     Args:
-        before: how far it had moved before; None: not at all.
+        before: how far it had moved before; None: it had not.
         released: the round's sum.
         round_: the round.
         rule: how the mean update moves the model.
@@ -77,7 +77,7 @@ def model_of(initial: Vector, moved: Vector, round_: Round) -> Vector:
 
 
 def model_from(initial: Vector, moved: Vector | None, clip: float | None) -> Vector:
-    """The model of a cluster that has moved so far; None: not at all. Without a bound, `moved` is the model."""
+    """The model of a cluster that has moved by `moved`; None: it has not. Without a bound, `moved` is the model."""
     if moved is None:
         return initial
     return moved if clip is None else (initial.astype(np.float64) + moved).astype(np.float32)

@@ -1,7 +1,7 @@
-"""A map of clients in two dimensions: those whose descriptions are alike lie close together.
+"""A map of clients in two dimensions: those with similar descriptions are close together.
 
-The two principal components of the rows. A sketch has hundreds of numbers, a place on the map has two: enough to look
-at who is near whom, too little to attack anybody with. The map is no record: sketches are keyed, so it is another one
+It shows the two principal components of the rows. A sketch has hundreds of numbers, a place on the map has two: enough
+to see which clients are close, too little for an attack. The map is not a record: sketches are keyed, so it differs
 each time that the same run is played.
 """
 
@@ -27,7 +27,7 @@ def flat_map(rows: npt.NDArray[np.float64]) -> list[list[float]]:
     """Each row's place: its first two principal components, signs fixed so that equal rows give equal maps.
 
     Args:
-        rows: one a client. Whichever of both sides is shorter makes the matrix that is taken apart.
+        rows: one per client. The shorter side gives the matrix that is decomposed.
     """
     clients, width = rows.shape
     if clients <= width:

@@ -1,6 +1,6 @@
-"""A run on disk: its configuration, a line of JSON a client and round, a checkpoint, the final models.
+"""A run on disk: its configuration, a line of JSON per client and round, a checkpoint, the final models.
 
-Everything is written whole or not at all, so that a run killed at any point resumes from its last complete round.
+Every file is written atomically, so that a run killed at any point resumes from its last complete round.
 """
 
 from __future__ import annotations
@@ -112,19 +112,19 @@ class RunFolder:
         write_whole(self.path / name, data)
 
     def save_cost_model(self, cost_model: CostModel | None) -> None:
-        """What a calibrated run charges, so that it goes on at the same cost_model."""
+        """Save the cost model of a calibrated run, for when it is resumed."""
         if cost_model is not None:
             self.write("cost-model.json", json.dumps(vars(cost_model)).encode())
 
     def load_cost_model(self) -> CostModel | None:
-        """What was saved, if anything."""
+        """The saved cost model, if there is one."""
         try:
             return CostModel(**json.loads((self.path / "cost-model.json").read_text()))
         except OSError:
             return None
 
     def keep_message(self, round_number: int, name: str, data: bytes) -> None:
-        """Keep what a party received in a round."""
+        """Keep a message of a round."""
         place = self.path / "messages" / f"round-{round_number}"
         try:
             place.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,7 @@ class RunFolder:
         RunFolder(place).write(f"{name}.safetensors", data)
 
     def message(self, round_number: int, name: str) -> bytes:
-        """What was kept."""
+        """A kept message."""
         try:
             return (self.path / "messages" / f"round-{round_number}" / f"{name}.safetensors").read_bytes()
         except OSError:

@@ -26,7 +26,7 @@ class Outcome:
     Attributes:
         config: of the run.
         labels: the cluster of each client.
-        accuracy: of each client; NaN where it was not told, as of a device that is gone.
+        accuracy: of each client; NaN if it was not reported, for example by a device that is gone.
         log: all records: of clients, of the servers, and of the set-up before the first round.
         wall_seconds: that the run took here.
         why_clusters: in words.

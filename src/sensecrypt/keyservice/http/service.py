@@ -217,7 +217,7 @@ class KeyService:
         if name in self._registry.ended:
             raise refused("run-ended", f"run {name} has ended")
         row = self._ledger(who).keep_sketch(name, client, _checked(read_sketch, data))
-        return serialize_sketch(self._server(run, who).turn(name, row))
+        return serialize_sketch(self._server(run, who).rotate_sketch(name, row))
 
     def task(self, place: RoundAddress, who: Identity, *, start: str | None = None) -> bytes:
         """A round as it was registered, and what its members share: the seed of tags, and the order.

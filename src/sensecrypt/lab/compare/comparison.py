@@ -69,7 +69,7 @@ def compare(
     at_stock = any(each.stock(configs[each.name]) and each.policy != "plaintext" for each in methods)
     stock = stock_cost_model() if at_stock else None
     ours: dict[tuple[str, str, str], CostModel] = {}
-    memo = training or folder / TRAINING
+    cache = training or folder / TRAINING
     rows: dict[str, dict[str, Any]] = {}
     unions: dict[tuple[str, ...], float] = {}
     for method in sorted(methods, key=lambda each: each.policy != "sensecrypt"):
@@ -91,7 +91,7 @@ def compare(
             config = change(config, {"profile": place.read_config().encryption.profile})
         if going_on and to_settings(place.read_config()) != to_settings(config):
             raise InvalidInput(str(place.path), "is a run with other settings", "choose another folder")
-        make_folder(memo)
+        make_folder(cache)
         cost_model = _our_cost_model(config, ours)
         result = run_local(
             config,
@@ -99,7 +99,7 @@ def compare(
             problem=own,
             resume=going_on,
             on_round=on_round,
-            memo=memo if problem is None else None,
+            cache=cache if problem is None else None,
             cost_model=cost_model,
         )
         if method.policy == "sensecrypt":
@@ -118,7 +118,7 @@ def compare(
     }
     RunFolder(folder).write(REPORT, json.dumps(report, indent=1).encode())
     if training is None:
-        shutil.rmtree(memo, ignore_errors=True)
+        shutil.rmtree(cache, ignore_errors=True)
     return report
 
 

@@ -31,7 +31,7 @@ from sensecrypt.types import Device
 
 @dataclass(frozen=True, eq=False)
 class RoundDone:
-    """What `on_round` is told.
+    """The argument of `on_round`.
 
     Attributes:
         number: of the round, from 0.
@@ -88,7 +88,7 @@ def federate(
     Args:
         model: where training starts; what requires a gradient and the statistics of its state are trained together.
         clients: each client's data: tensors, a Dataset, a DataLoader, a list of batches; or functions without
-            arguments that make them, called when a client takes part; or, with `load`, whatever tells clients apart.
+            arguments that make them, called when a client takes part; or, with `load`, any identifiers of clients.
         test: data to measure models on after every round.
         load: from an element of `clients` to its data.
         client_tests: data of each client to measure its cluster's model on, likewise.
@@ -136,14 +136,14 @@ def federate(
             client_tests=client_tests,
             weights=weights,
         )
-    told = {
+    arguments = {
         "rounds": rounds,
         "sample": sample,
         "clients": len(problem.clients),
         **_server(server),
         **_devices(devices, len(problem.clients)),
     }
-    config = _configured(model, settings or {}, told, recipe)
+    config = _configured(model, settings or {}, arguments, recipe)
     keeps = out is not None
     with ExitStack() as stack:
         if out is None:
@@ -170,15 +170,15 @@ def federate(
             raise _stopped(folder, kept=keeps and folder.exists()) from None
 
 
-def _configured(model: nn.Module, settings: Mapping[str, Any], told: Mapping[str, Any], recipe: Recipe) -> RunConfig:
-    """The run's configuration; what arguments say is not said by settings, too."""
-    arguments = {name: value for name, value in told.items() if value is not None}
+def _configured(model: nn.Module, settings: Mapping[str, Any], given: Mapping[str, Any], recipe: Recipe) -> RunConfig:
+    """The run's configuration; a setting that is also an argument is refused."""
+    arguments = {name: value for name, value in given.items() if value is not None}
     named = {"dataset": "own", "model": type(model).__name__, "partition": "own"}
     for name in {**arguments, **named}.keys() & settings.keys():
         raise InvalidInput("settings", f"has {name}, which federate takes from its arguments", "leave it out there")
     replaced = {"fit": (recipe.fit, _LOOP), "optimizer": (recipe.optimizer, ("learning_rate", "momentum"))}
-    for argument, (given, names) in replaced.items():
-        for name in names if given is not None else ():
+    for argument, (function, names) in replaced.items():
+        for name in names if function is not None else ():
             if name in settings:
                 raise InvalidInput("settings", f"has {name}, which {argument} decides", "leave one of them out")
     return make_config({**settings, **named, **arguments})
@@ -221,7 +221,7 @@ def _changed(folder: RunFolder, config: RunConfig) -> RunConfig:
 def _after(
     line: Progress, on_round: OnRound | None, number: int, records: list[Record], observer: LocalObserver
 ) -> bool:
-    """Show the round and call who wants to know; whether the run is to stop."""
+    """Show the round, and call `on_round`; returns whether the run stops."""
     metrics = mean_figures([record.metrics or {} for record in servers_of(records)])
     line.round(number, metrics)
     if on_round is None:

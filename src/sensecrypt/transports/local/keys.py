@@ -21,11 +21,11 @@ from sensecrypt.types import BoolVector
 
 @dataclass(frozen=True, eq=False)
 class LocalKeys:
-    """Who has what.
+    """The keys of a run.
 
     Attributes:
         service: the key service.
-        clients: what clients encrypt with; the secret key where they share it.
+        clients: the key to encrypt with; the secret key where clients share it.
         cost_model: of a calibrated run.
     """
 
@@ -35,7 +35,7 @@ class LocalKeys:
 
 
 def make_keys(config: RunConfig, always: BoolVector | None, cost_model: CostModel | None = None) -> LocalKeys:
-    """Fresh keys as the configuration wants them; in a calibrated run, what stands for them.
+    """Fresh keys by the configuration; in a calibrated run, the null cipher's.
 
     Args:
         config: of the run.
@@ -76,8 +76,8 @@ def make_keys(config: RunConfig, always: BoolVector | None, cost_model: CostMode
 def release_rules(config: RunConfig) -> ReleaseRules:
     """The rules for sums: those of a key service, as a fleet has them; none where clients share the key.
 
-    Weights there are n_i / Σ n_j, as the paper has them: a quorum of its own would cap them. A run whose
-    `min_contributors` allows sums of two hides nobody from a colluder, so none is assumed, as in a fleet of two.
+    Weights there are n_i / Σ n_j, as in the paper: a quorum would cap them. A run whose `min_contributors` allows sums
+    of two hides no client from a colluder, so none is assumed, as in a fleet of two.
     """
     least = config.release.min_contributors
     if config.encryption.key_mode == "shared-key":

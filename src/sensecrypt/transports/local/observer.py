@@ -1,4 +1,4 @@
-"""What a run on one machine records besides: accuracies, a map of clients, and on request all that parties know."""
+"""What a run on one machine also records: accuracies, a map of clients, and on request all messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sensecrypt.runs.folder import RunFolder
 
 
 class LocalObserver(Observer):
-    """Sees everything, as nobody does in a fleet."""
+    """Sees all models and messages; in a fleet no one does."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class LocalObserver(Observer):
         """
         clusters = {label for label in labels if label >= 0}
         if self._shares is None:
-            told = {cluster: self.figures(cluster).get("accuracy", math.nan) for cluster in clusters}
-            return [told.get(label, math.nan) for label in labels]
+            known = {cluster: self.figures(cluster).get("accuracy", math.nan) for cluster in clusters}
+            return [known.get(label, math.nan) for label in labels]
         test, by_class = as_data(self._problem.test).pair, {}
         for cluster in clusters:
             if test is not None:

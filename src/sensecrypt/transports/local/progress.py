@@ -19,7 +19,7 @@ class Progress:
     """The line of one run."""
 
     def __init__(self, rounds: int, *, shown: bool) -> None:
-        """Of so many rounds; only where somebody can see it."""
+        """For `rounds` rounds; shown only in terminals and notebooks."""
         self._shown, self._rounds, self._done = shown and _is_seen(), rounds, 0
         self._last, self._figures = 0.0, ""
 

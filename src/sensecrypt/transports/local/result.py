@@ -33,11 +33,11 @@ class Result(Outcome):
     build: Callable[[], nn.Module]
 
     def __repr__(self) -> str:
-        told = "  ".join(f"{name} {value:.4g}" for name, value in self._last_figures().items())
+        figures = "  ".join(f"{name} {value:.4g}" for name, value in self._last_figures().items())
         rounds, clients = len({record.round for record in self.records}), len(self.labels)
         models = len(self.vectors)
         many = f"{models} model{'s' if models != 1 else ''}, {clients} clients, {rounds} rounds"
-        return f"<Result: {many}{f', {told}' if told else ''}>"
+        return f"<Result: {many}{f', {figures}' if figures else ''}>"
 
     def model(self, cluster: int | None = None) -> nn.Module:
         """The trained model of a cluster; where there is one cluster, it need not be named."""
@@ -60,8 +60,8 @@ class Result(Outcome):
             place.parent.mkdir(parents=True, exist_ok=True)
             safetensors.torch.save_model(self.model(cluster), str(place))
         except (OSError, safetensors.SafetensorError) as error:
-            told = getattr(error, "strerror", None) or str(error)
-            raise InvalidInput("path", f"{place} cannot be written ({told})", "choose another place") from None
+            reason = getattr(error, "strerror", None) or str(error)
+            raise InvalidInput("path", f"{place} cannot be written ({reason})", "choose another place") from None
         return place
 
     @property
@@ -91,8 +91,8 @@ class Result(Outcome):
             lines.append(f"round {row['round'] + 1:.0f}: {_shown(figures)}")
         clipped = sum(bool(record.clipped) for record in self.played)
         if clipped:
-            told = f"{clipped} of {len(self.played)} updates were longer than the bound, and clipped to it"
-            lines.append(f"{told}; a larger one is settings={{'clip': …}}, and lets one client move the model further")
+            many = f"{clipped} of {len(self.played)} updates were longer than the bound, and clipped to it"
+            lines.append(f"{many}; a larger one is settings={{'clip': …}}, and lets one client move the model further")
         for each in self.excluded:
             lines.append(f"round {each['round'] + 1}: client {each['client']} did not count: {each['reason']}")
         return "\n".join(lines)

@@ -55,7 +55,7 @@ def run_local(
     on_records: OnRecords | None = None,
     on_reply: OnReply = lambda *_: None,
     intercept: Intercept | None = None,
-    memo: Path | None = None,
+    cache: Path | None = None,
     cost_model: CostModel | None = None,
 ) -> Result:
     """Play a whole run.
@@ -66,20 +66,20 @@ def run_local(
         problem: what to learn; None: what the configuration names.
         resume: continue the run that is in `folder`.
         on_round: called after each round with its number, the mean accuracy and the mean encrypted share.
-        on_records: called after each round with its number, its records and who can tell models; True stops the run.
+        on_records: called after each round with its number, its records and the observer; True stops the run.
         on_reply: called with the kind of a message and how many of how many clients have answered it.
         intercept: stands between clients and aggregator, for tests: returns the bytes that arrive, or None.
-        memo: a folder where training results are kept, shared by runs of the same problem.
+        cache: a folder for training results, shared by runs of the same problem.
         cost_model: what a ciphertext costs in a calibrated run; None: as measured at its start.
     """
     if not resume:
         folder.refuse_existing()
-    if memo is not None and config.problem.dataset == "own":
-        raise InvalidInput("memo", "tells problems apart by their data set's name", "use it with named data sets")
+    if cache is not None and config.problem.dataset == "own":
+        raise InvalidInput("cache", "is by the data set's name, and there is none", "use it with named data sets")
     what = problem or configured_problem(config)
     _refuse_impossible(config)
     with one_thread():  # before any computation: workers are forked from this process
-        return _play(config, folder, what, resume, _Hooks(on_round, on_records, on_reply, intercept), memo, cost_model)
+        return _play(config, folder, what, resume, _Hooks(on_round, on_records, on_reply, intercept), cache, cost_model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ def _play(
     what: Problem,
     resume: bool,
     hooks: _Hooks,
-    memo: Path | None,
+    cache: Path | None,
     cost_model: CostModel | None,
 ) -> Result:
     warm_up()
@@ -129,7 +129,7 @@ def _play(
         what.build,
         what.clients,
         keys.clients,
-        memo,
+        cache,
         always,
         blinded=config.encryption.blinded,
         layers={name: math.prod(shape) for name, shape in vector_layout(initial)},
@@ -164,7 +164,7 @@ def _play(
             observer=observer,
             volatile=keys.service,
             cost_model=keys.cost_model,
-            on_round=lambda number, records: _told(hooks, observer, number, records),
+            on_round=lambda number, records: _report(hooks, observer, number, records),
         )
     vectors = [observer.model(cluster) for cluster in range(state.clusters)]
     for cluster in range(state.clusters):
@@ -175,8 +175,8 @@ def _play(
     return Result(config, labels, accuracy, log, seconds, state.why, hashes, folder.why_profile, vectors, what.build)
 
 
-def _told(hooks: _Hooks, observer: LocalObserver, number: int, records: list[Record]) -> bool:
-    """Whether the run is to stop after this round."""
+def _report(hooks: _Hooks, observer: LocalObserver, number: int, records: list[Record]) -> bool:
+    """Call the hooks after a round; returns whether the run stops."""
     if hooks.on_round is not None:
         clients = clients_of(records)
         shares = [record.encrypted_share for record in clients if record.encrypted_share is not None]

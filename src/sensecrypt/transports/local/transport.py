@@ -2,7 +2,7 @@
 
 A process is forked only while no other thread is alive: a lock that a thread holds would stay locked in the child. So
 there is no thread here either, as executors have them; this process waits for the pipes of its workers itself. Where
-somebody else's threads are alive, clients are played in this process, one after another, with the same results.
+other threads are alive, clients run in this process, one after another, with the same results.
 
 A client asks the key service while it works. Its worker passes the question on to this process, and waits.
 """
@@ -109,7 +109,7 @@ class Workers:
                         _LOG.warning("client %d: its process died%s", call[0], result.how)
                     yield call, result
         finally:
-            for worker, _ in busy.values():  # nobody wants their results any more
+            for worker, _ in busy.values():  # their results are not needed any more
                 self._workers.remove(worker)
                 worker.end()
 
@@ -139,7 +139,7 @@ class _Worker:
     def send(self, call: Call) -> None:
         try:
             self.connection.send(call)
-        except OSError:  # it died: whoever waits for its answer is told
+        except OSError:  # it died: `receive` reports it
             return
 
     def receive(self, service: Any) -> tuple[bool, Any]:
@@ -183,7 +183,7 @@ class _PassedOn:
 
 def _serve(handle: Handle, connection: Connection, others: Sequence[Connection]) -> None:
     """The worker's process: ends with the one that started it."""
-    for other in others:  # inherited: as long as they are open here, nobody sees that the other end is gone
+    for other in others:  # inherited: while they are open here, the other end does not see its peer end
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the process that started this one, which ends it
     torch.set_num_threads(1)
@@ -260,8 +260,8 @@ class LocalTransport:
         self._workers, self._config, self._intercept, self._keep = workers, config, intercept, keep
         self._cost_model, self._measures = cost_model, measures_bandwidth(config)
 
-    def present(self, *, seconds: float) -> Mapping[int, Hashable]:  # noqa: ARG002 (nobody is waited for)
-        """Everybody, always."""
+    def present(self, *, seconds: float) -> Mapping[int, Hashable]:  # noqa: ARG002 (all are there)
+        """All clients, always."""
         return dict.fromkeys(range(self._config.problem.clients), "here")
 
     def ask(self, kind: str, requests: Mapping[int, Parts], *, seconds: float) -> Iterator[Reply]:  # noqa: ARG002
@@ -287,7 +287,7 @@ class LocalTransport:
             yield Reply(client, parts, seconds=self._seconds(client, parts) if self._measures else None)
 
     def refusals(self) -> list[Refusal]:
-        """Nobody is refused."""
+        """None: no client is refused."""
         return []
 
     def _seconds(self, client: int, parts: Parts) -> float | None:

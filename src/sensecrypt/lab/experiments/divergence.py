@@ -52,7 +52,7 @@ def _measure(spec: Spec, partition: str, seed: int, folder: Path) -> list[Row]:
 
 
 def _distances(histograms: Sequence[npt.NDArray[np.int64]]) -> dict[str, float]:
-    """Means over all pairs of clients: with classes i and j |i - j| apart, as in the paper; and with all equally apart."""
+    """Means over all pairs of clients: classes i and j |i - j| apart, as in the paper; all classes equally apart."""
     shares = [histogram / histogram.sum() for histogram in histograms]
     apart = [float(np.abs(one - other).sum()) for one, other in combinations(shares, 2)]
     return {"emd": mean_emd(histograms), "histogram_distance": float(np.mean(apart))}

@@ -165,7 +165,7 @@ def _score(rows: Rows, kind: str) -> _Score:
 
 
 def nearer_pairs(matrix: Matrix, category: npt.ArrayLike) -> tuple[int, int]:
-    """The number of pairs of one category that are closer than any client of another category is to either; all pairs."""
+    """How many pairs of one category are closer than any client of another is to either; and the number of pairs."""
     kind = np.asarray(category)
     other = np.where(kind[:, None] != kind, matrix, np.inf).min(axis=1)
     pairs = [(a, b) for a in range(len(kind)) for b in range(a) if kind[a] == kind[b]]

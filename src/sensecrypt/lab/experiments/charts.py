@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +65,7 @@ def bars(axes: Axes, groups: Sequence[str], series: Mapping[str, Sequence[float]
 
 def _places(
     axes: Axes, groups: Sequence[str], series: Mapping[str, object], ylabel: str
-) -> Iterator[tuple[str, npt.NDArray[np.float64], float, str]]:
+) -> Iterator[tuple[str, npt.NDArray[np.floating[Any]], float, str]]:
     """Label the groups; then the name of each series, where its bars stand, their width and their colour."""
     axes.set_xticks(range(len(groups)), list(groups))
     axes.set_ylabel(ylabel)

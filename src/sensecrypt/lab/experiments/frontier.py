@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sensecrypt.data import load_dataset
-from sensecrypt.lab.assess.labels import COLLUSION, NAMES, LabelSetting, label_rows
 from sensecrypt.lab.assess.protection import Protection
+from sensecrypt.lab.assess.setting import COLLUSION, NAMES
+from sensecrypt.lab.assess.table import attack_rows
 from sensecrypt.lab.drawing import Axes, Figure, colour_of, legend_below, log_axis, number, sheet
 from sensecrypt.lab.experiments.comparing import compared, run_settings
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
@@ -68,17 +68,16 @@ _FIGURES = ("adversary", "policy", "preset", "rest", "seeds", "leacc", "lnacc", 
 
 def _attack(spec: Spec, protection: Protection) -> list[dict[str, Any]]:
     """Rows of the protection and, for comparison, of the unprotected client."""
-    data = load_dataset(spec["dataset"])
-    setting = LabelSetting(
-        model=DEFAULT_MODEL[spec["dataset"]],
-        images=data.train_images,
-        labels=data.train_labels,
-        classes=data.classes,
+    return attack_rows(
+        DEFAULT_MODEL[spec["dataset"]],
+        spec["dataset"],
         samples=spec["samples"],
+        seeds=spec["seeds"],
+        first_seed=spec["first_seed"],
         protections=[protection],
+        distributions=[spec["distribution"]],
+        workers=2,
     )
-    seeds = {"seeds": spec["seeds"], "first_seed": spec["first_seed"]}
-    return label_rows(setting, distributions=[spec["distribution"]], **seeds, workers=2)
 
 
 def _points(rows: Rows, family: str) -> list[dict[str, Any]]:
@@ -188,7 +187,7 @@ def judge(rows: Rows) -> list[Verdict]:
             graded(any(_hidden(point, ALONE, prior) for point in partly)),
         ),
         Verdict(
-            "our default: can every adversary, an aggregator with a member of the cluster included, only guess at every "
+            "our default: can every adversary, even an aggregator with a member of the cluster, only guess at every "
             "deadline?",
             f"LnAcc, {reference}; {found(ours, (*ALONE, COLLUSION))}",
             answer(all(_hidden(point, (*ALONE, COLLUSION), prior) for point in ours)),

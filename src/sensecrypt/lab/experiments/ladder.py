@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sensecrypt.lab.assess.labels import NAMES
 from sensecrypt.lab.assess.protection import Protection
+from sensecrypt.lab.assess.setting import NAMES
 from sensecrypt.lab.assess.table import attack_rows
 from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.charts import heat_map

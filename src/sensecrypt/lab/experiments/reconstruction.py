@@ -24,13 +24,14 @@ from sensecrypt.data.datasets import Dataset
 from sensecrypt.lab.assess.images import image_rows
 from sensecrypt.lab.assess.peers import Peers
 from sensecrypt.lab.assess.protection import Protection, expose
+from sensecrypt.lab.assess.setting import Setting
 from sensecrypt.lab.attacks.image_scores import score_images
 from sensecrypt.lab.attacks.images import dlg
 from sensecrypt.lab.attacks.matching import Fill
 from sensecrypt.lab.attacks.synthetic import SyntheticClient, synthetic_client
 from sensecrypt.lab.drawing import Axes, Figure, colour_of, sheet
 from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict, answer, graded
-from sensecrypt.rng import derive_rng, derive_seed
+from sensecrypt.rng import derive_seed
 
 NOTHING, MASK, SENSE = "nothing", "MaskCrypt", "SenseCrypt"
 CLEAR = "SenseCrypt, all of it"
@@ -107,9 +108,7 @@ def _measure(spec: Spec, attempts: Sequence[Attempt], _folder: Path) -> list[Row
 def _attack(steps: int, restarts: int, attempt: Attempt) -> Row:
     data = _data()
     client = _client(attempt.seed)
-    protection = attempt.protection
-    rng = derive_rng(attempt.seed, f"protection {protection.name} {protection.share}")
-    seen = expose(protection, Peers(client, data.train_images, data.train_labels, seed=attempt.seed), rng=rng)
+    seen = expose(attempt.protection, Peers(client, data.train_images, data.train_labels, seed=attempt.seed))
     generator = torch.Generator().manual_seed(derive_seed(attempt.seed, f"dlg {attempt.fill}"))
     observation = seen.to(client, colluding=attempt.colluding)
     got = dlg(observation, fill=attempt.fill, generator=generator, steps=steps, restarts=restarts).images.numpy()
@@ -142,15 +141,18 @@ def _batch(spec: Spec, _folder: Path) -> list[Row]:
     """Inverting Gradients on LeNet-5; the paper's attacker has the labels that iLRG finds."""
     data = _data()
     torch.set_num_threads(1)
-    rows = image_rows(
+    setting = Setting(
         model="lenet5",
         images=data.train_images,
         labels=data.train_labels,
         classes=data.classes,
         samples=spec["batch"],
+        protections=[Protection(policy, "paper", spec["share"]) for policy in ("maskcrypt", "sensecrypt")],
+    )
+    rows = image_rows(
+        setting,
         seeds=spec["batch_seeds"],
         first_seed=spec["first_seed"],
-        protections=[Protection(policy, "paper", spec["share"]) for policy in ("maskcrypt", "sensecrypt")],
         attacks=("inverting",),
         steps=spec["batch_steps"],
     )

@@ -1,14 +1,13 @@
-"""`sensecrypt bench blinding`: a blinded model against an encrypted one and one in the open, on one core."""
+"""`sensecrypt bench blinding`: a blinded model against an encrypted one and a plain one, on one core."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.lab.bench.measure import Times
-from sensecrypt.lab.bench.table import Shown, described, milliseconds, ratio
+from sensecrypt.lab.bench.table import Report, Shown, described, milliseconds, ratio
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.keyserver import KeyServer
@@ -20,38 +19,11 @@ CLIENTS = 20
 PLAIN, BLINDED, ENCRYPTED = "plain", "blinded", "encrypted"
 
 
-@dataclass(frozen=True)
-class Row:
-    """One way to send a whole model.
-
-    Attributes:
-        way: `plain`, `blinded` or `encrypted`.
-        protect_seconds: of a client.
-        add_seconds: of the aggregator, for one upload.
-        release_seconds: of the key server, for the sum of all.
-        upload_bytes: of a client.
-    """
-
-    way: str
-    protect_seconds: float
-    add_seconds: float
-    release_seconds: float
-    upload_bytes: int
-
-
-@dataclass(frozen=True)
-class Report:
-    """All ways, with the same models; whatever the way, the released sum was the same."""
-
-    model: str
-    parameters: int
-    clients: int
-    repeats: int
-    rows: list[Row]
-
-
 def run(*, model: str, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
-    """Clients that send their whole model, one way after the other; medians."""
+    """Clients that send their whole model, one way after the other; medians.
+
+    The aggregator's seconds are per upload, the key server's for the sum of all. All ways release the same sum.
+    """
     weights = get_vector(build_model(model, seed=seed))
     public, secret = generate_keypair("paillier-2048")
     public.prepare()
@@ -78,25 +50,29 @@ def run(*, model: str, repeats: int, seed: int, on_step: Callable[[str], None]) 
         if len(sums) != 1:
             raise AssertionError("the sums differ")
     middle = {way: time.medians for way, time in times.items()}
-    rows = [Row(way, each["protect"], each["add"], each["release"], sizes[way]) for way, each in middle.items()]
-    return Report(model, weights.size, CLIENTS, repeats, rows)
+    rows = [
+        {"way": way, **{f"{step}_seconds": each[step] for step in ("protect", "add", "release")}}
+        | {"upload_bytes": sizes[way]}
+        for way, each in middle.items()
+    ]
+    return {"model": model, "parameters": weights.size, "clients": CLIENTS, "repeats": repeats, "rows": rows}
 
 
 def shown(report: Report) -> Iterator[Shown]:
-    """The table, with ratios to what is sent in the open."""
-    plain = report.rows[0]
+    """The table, with ratios to plain sending."""
+    plain = report["rows"][0]
     yield described(
-        f"{report.model}, {report.parameters:,} parameters, {report.clients} clients, one core; ratio: to plain "
-        f"(medians of {report.repeats})",
+        "{model}, {parameters:,} parameters, {clients} clients, one core; ratio: to plain (medians of "
+        "{repeats})".format(**report),
         [
             ("method", "way"),
             ("client, ms", milliseconds("protect_seconds")),
-            ratio("protect_seconds", plain.protect_seconds),
+            ratio("protect_seconds", plain["protect_seconds"]),
             ("aggregator per upload, ms", milliseconds("add_seconds")),
-            ratio("add_seconds", plain.add_seconds),
+            ratio("add_seconds", plain["add_seconds"]),
             ("key server, ms", milliseconds("release_seconds")),
-            ratio("release_seconds", plain.release_seconds),
+            ratio("release_seconds", plain["release_seconds"]),
             ("bytes up", "upload_bytes:,"),
         ],
-        report.rows,
+        report["rows"],
     )

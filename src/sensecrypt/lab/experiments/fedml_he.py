@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -33,18 +32,9 @@ def _measure(spec: Spec, model: str, _folder: Path) -> list[Row]:
     report = run(
         [model], samples=spec["samples"], repeats=spec["repeats"], seed=spec["seed"], on_step=lambda _step: None
     )
-    [measured] = report.models
-    return [
-        {
-            "model": model,
-            "parameters": measured.parameters,
-            "samples": measured.samples,
-            "timed_passes": report.timed_passes,
-            "map_mb": measured.map_mb,
-            **asdict(row),
-        }
-        for row in measured.rows
-    ]
+    [measured] = report["models"]
+    common = {key: measured[key] for key in ("model", "parameters", "samples", "map_mb")}
+    return [{**common, "timed_passes": report["timed_passes"], **row} for row in measured["rows"]]
 
 
 def draw(rows: Rows) -> Figure:

@@ -18,7 +18,7 @@ from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
 from sensecrypt.lab.experiments.picking import distinct, where
 
 STOCK, STOCK_3072 = "python-paillier, 2048 bits", "python-paillier, 3072 bits"
-CKKS, CKKS_SINGLE = "TenSEAL CKKS, packed", "TenSEAL CKKS, a value a ciphertext"  # as in saved rows
+CKKS, CKKS_SINGLE = "TenSEAL CKKS, packed", "TenSEAL CKKS, a value a ciphertext"  # names in saved rows
 OURS = {
     "paillier-2048-scalar": "ours: Paillier, a value a ciphertext",
     "paillier-2048": "ours: Paillier, 63 values a ciphertext",

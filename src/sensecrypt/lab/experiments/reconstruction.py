@@ -210,13 +210,14 @@ def judge(rows: Rows) -> list[Verdict]:
         Verdict(
             "SenseCrypt's reconstruction exposes much less useful information than MaskCrypt's",
             f"hidden values set to 0, {share:.1%} encrypted, median of {count}: SenseCrypt "
-            f"{_quality(rows, SENSE, 'zero-fill')}, MaskCrypt {_quality(rows, MASK, 'zero-fill')}, nothing encrypted {plain}",
+            f"{_quality(rows, SENSE, 'zero-fill')}, MaskCrypt {_quality(rows, MASK, 'zero-fill')}, nothing encrypted "
+            f"{plain}",
             graded(mask > SEEN > sense, sense < mask - 0.1),
         ),
         Verdict(
             f"(ours) does {share:.1%} stop an attacker that ignores hidden values instead of setting them to 0?",
-            f"SenseCrypt {_quality(rows, SENSE, 'mask-aware')}, MaskCrypt {_quality(rows, MASK, 'mask-aware')}, nothing "
-            f"encrypted {plain}",
+            f"SenseCrypt {_quality(rows, SENSE, 'mask-aware')}, MaskCrypt {_quality(rows, MASK, 'mask-aware')}, "
+            f"nothing encrypted {plain}",
             answer(aware <= SEEN),
         ),
         _clear_verdict(rows),

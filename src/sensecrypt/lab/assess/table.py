@@ -59,7 +59,7 @@ def attack_rows(
     ladder, on_images = _chosen(attacks, samples)
     if "all" in attacks and not on_images and on_note is not None:
         names = ", ".join(IMAGE_ATTACKS)
-        on_note(f"left out: {names}, which take batches of up to {LARGEST_BATCH} images, not {samples:,}")
+        on_note(f"left out: {names}, which are for batches of up to {LARGEST_BATCH} images, not {samples:,}")
     data = load_dataset(dataset)
     network = build_model(model, seed=0)
     if ladder:

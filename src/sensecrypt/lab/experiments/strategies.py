@@ -103,8 +103,8 @@ def _fitted(model: str, images: Images, classes: int) -> tuple[Images, str | Cal
     if model != LARGE or images.shape[1:] == (3, 32, 32):
         return images, model
     margins = [(0, 0), (0, 0), *((((32 - side) // 2, (33 - side) // 2)) for side in images.shape[2:])]
-    padded = np.pad(images, margins)
-    return np.broadcast_to(padded, (len(padded), 3, 32, 32)), partial(_resnet50, classes)
+    framed = np.pad(images, margins)
+    return np.broadcast_to(framed, (len(framed), 3, 32, 32)), partial(_resnet50, classes)
 
 
 def _resnet50(classes: int, seed: int) -> nn.Module:

@@ -278,6 +278,16 @@ class TestKeys:
             (bytes(32), bytes([1]) * 3 * SIZE + bytes(SIZE), "ring-2048x4", "b"),
             (bytes(32), bytes([1]) * SIZE, "paillier-2048", "profile"),
         ],
+        ids=[
+            "short-seed",
+            "seed-is-text",
+            "short-b",
+            "b-of-another-profile",
+            "b-is-mutable",
+            "b-is-zero",
+            "last-b-is-zero",
+            "another-scheme",
+        ],
     )
     def test_malformed_public_keys_are_refused(self, seed, b, profile, argument):
         with pytest.raises(InvalidKey) as error:

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from sensecrypt.algo.serverupdates import ServerRule
+from sensecrypt.cli.needs import needs
 from sensecrypt.cli.passphrase import find_passphrase, passphrase_option
-from sensecrypt.errors import InvalidInput, MissingExtra
+from sensecrypt.errors import InvalidInput
 from sensecrypt.keyservice.names import check_name
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
 
@@ -56,6 +57,7 @@ def init(folder: Path, passphrase_file: Path | None) -> None:
     help="Processes that decrypt.  [default: one a processor]",
 )
 @passphrase_option
+@needs("dkms")
 def serve(
     folder: Path,
     authority: Path,
@@ -67,12 +69,9 @@ def serve(
     passphrase_file: Path | None,
 ) -> None:
     """Run the key service until it is told to stop (Ctrl-C or SIGTERM)."""
-    try:
-        from sensecrypt.keyservice.http.serve import Endpoint
-        from sensecrypt.keyservice.http.serve import serve as run_service
-    except ImportError:
-        raise MissingExtra("the key service", "dkms") from None
     from sensecrypt.keyservice.http.folder import Folder
+    from sensecrypt.keyservice.http.serve import Endpoint
+    from sensecrypt.keyservice.http.serve import serve as run_service
 
     endpoint = Endpoint(host, port, certificate, key, authority)
     phrase = find_passphrase(passphrase_file, confirm=False)

@@ -52,7 +52,7 @@ def flower_command(name: str) -> str:
     """A command that came with Flower, beside this Python."""
     command = _BESIDE / name
     if not command.is_file():
-        raise MissingExtra("a fleet", "flower")
+        raise MissingExtra("a fleet", "dkms", "flower", "torch")
     return str(command)
 
 

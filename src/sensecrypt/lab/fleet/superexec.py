@@ -6,6 +6,7 @@ imported it already: each message still has a process of its own, and nothing th
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -13,14 +14,20 @@ import signal
 import subprocess
 import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 from flwr.supercore.cli import flower_superexec
 from flwr.supercore.superexec.executor import subprocess_executor
 from flwr.supernode.cli import flwr_clientapp
 
 _CLIENT_APP = "flwr-clientapp"
-_IMPORTED_ONCE = ("sklearn.datasets", "sensecrypt.transports.flower.clientapp", "sensecrypt.algo.sketching")
+_IMPORTED_ONCE = (
+    "httpcore",
+    "sklearn.datasets",
+    "torch._dynamo",  # by the first optimiser of a process, in two seconds
+    "sensecrypt.transports.flower.clientapp",
+    "sensecrypt.algo.sketching",
+)
 
 
 def main() -> None:
@@ -46,13 +53,26 @@ def main() -> None:
 
 def _fork_client_apps(commands: int) -> None:
     """Run each command that comes in a fork of this process, until SuperExec has ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for them
     for name in _IMPORTED_ONCE:
         importlib.import_module(name)
+    gc.freeze()  # else each fork copies every object that its garbage collector looks at
     with os.fdopen(commands) as lines:
         for line in lines:
             if os.fork() == 0:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                sys.argv = json.loads(line)
-                flwr_clientapp()
-                return
+                _run_client_app(json.loads(line))
+
+
+def _run_client_app(command: list[str]) -> NoReturn:
+    """Flower's command in this process, which ends without tearing down what it shares with others: that takes 1 s."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    sys.argv = command
+    code = 1
+    try:
+        flwr_clientapp()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else code
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -157,6 +157,7 @@ def check_rows(rows: RowNumbers | None, total: int, got: int | None = None) -> R
         chosen = array.astype(np.int64)
         if chosen.size and (chosen[0] < 0 or (np.diff(chosen) <= 0).any()):
             raise InvalidCiphertext("rows", "are not ascending", fix)
-    if got is not None:
-        same_rows(chosen.size, got)
+    if got is not None and got != chosen.size:
+        problem = f"has {got:,} rows, for {chosen.size:,} rows of the sum"
+        raise InvalidCiphertext("ciphertexts", problem, "pass one ciphertext per row")
     return chosen

@@ -6,12 +6,16 @@ first: of 16 or 8 bits, of 4 bits (two to a byte), and single bits (eight to a b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from sensecrypt.crypto.ring.arithmetic import Words
 
 Bytes = npt.NDArray[np.uint8]
+Digits = npt.NDArray[Any]  # whole numbers
 LOW_BITS = 32
 
 
@@ -41,23 +45,40 @@ def pack(words: Words, out: Bytes, bits: int) -> None:
 
 def unpack(rows: Bytes, bits: int) -> Words:
     """The inverse of `pack`."""
-    n = rows.shape[-1] * 8 // bits
-    start, done = n * LOW_BITS // 8, 0
-    high = np.zeros((len(rows), n), dtype=np.uint32)
+    return joined(digits(rows, bits), bits)
+
+
+def digits(rows: Bytes, bits: int) -> list[Digits]:
+    """The digits of packed polynomials; sums of digits are the digits of sums, as `joined` takes them."""
+    start = rows.shape[-1] * LOW_BITS // bits
+    found: list[Digits] = [rows[:, :start].view("<u4")]
     for width in _widths(bits - LOW_BITS):
-        end = start + n * width // 8
+        end = start + rows.shape[-1] * width // bits
         part = rows[:, start:end]
         if width >= 8:
-            high |= part.view(f"<u{width // 8}").astype(np.uint32) << done
+            found.append(part.view(f"<u{width // 8}"))
         elif width == 4:
-            high[:, ::2] |= (part & 15).astype(np.uint32) << done
-            high[:, 1::2] |= (part >> 4).astype(np.uint32) << done
+            found += [part & 15, part >> 4]
         else:
-            high |= np.unpackbits(part, axis=-1, bitorder="little").astype(np.uint32) << done
-        start, done = end, done + width
+            found.append(np.unpackbits(part, axis=-1, bitorder="little"))
+        start = end
+    return found
+
+
+def joined(sums: Sequence[Digits], bits: int) -> Words:
+    """Polynomials modulo 2^`bits`, in the lowest bits of words, from their digits or from sums of digits."""
+    low, *above = sums
+    high, done, place = np.zeros(low.shape, dtype=np.uint32), 0, 0  # what leaves its 32 bits is a multiple of 2^64
+    for width in _widths(bits - LOW_BITS):
+        if width == 4:
+            high[..., ::2] += above[place].astype(np.uint32) << done
+            high[..., 1::2] += above[place + 1].astype(np.uint32) << done
+        else:
+            high += above[place].astype(np.uint32) << done
+        done, place = done + width, place + 1 + (width == 4)
     words = high.astype(np.int64)
     words <<= LOW_BITS
-    words |= rows[:, : n * LOW_BITS // 8].view("<u4")
+    words += low
     return words
 
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,7 @@ from sensecrypt import checks
 from sensecrypt.crypto.base import PublicKeyBase, RunningSum, check_shape, profile_of, same_rows
 from sensecrypt.crypto.encoding import check_ints, rows_of
 from sensecrypt.crypto.ring.arithmetic import MODULUS_BITS, Small, Words, product, small_transform, split_transform
-from sensecrypt.crypto.ring.packing import Bytes, pack, packed_bytes, unpack
+from sensecrypt.crypto.ring.packing import Bytes, Digits, digits, joined, pack, packed_bytes, unpack
 from sensecrypt.crypto.ring.sampling import below_powers_of_2, errors, expand, ternary
 from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers
 from sensecrypt.errors import InvalidCiphertext, InvalidKey
@@ -157,12 +157,23 @@ class RingPublicKey(PublicKeyBase):
 
     def words(self, rows: Ciphertexts) -> Words:
         """The k + 1 polynomials of each checked row."""
-        words = np.empty((len(rows), self.polynomials + 1, self.dimension), dtype=np.int64)
+        return self.joined(self.digits(rows))
+
+    def digits(self, rows: Ciphertexts) -> list[Digits]:
+        """The digits of checked rows: those of the first polynomial, then those of the polynomials of values."""
         values = rows[:, self._places[1].start :].reshape(len(rows) * self.polynomials, -1)
-        words[:, 0] = unpack(rows[:, self._places[0]], FIRST_BITS)
-        words[:, 1:] = unpack(values, VALUE_BITS).reshape(len(rows), -1, self.dimension)
-        words[:, 0] <<= MODULUS_BITS - FIRST_BITS
-        words[:, 1:] <<= MODULUS_BITS - VALUE_BITS
+        return [
+            *digits(rows[:, self._places[0]], FIRST_BITS),
+            *(each.reshape(len(rows), -1) for each in digits(values, VALUE_BITS)),
+        ]
+
+    def joined(self, sums: Sequence[Digits]) -> Words:
+        """The k + 1 polynomials of each row, from its digits or from sums of digits."""
+        rows, first = len(sums[0]), len(digits(np.empty((0, FIRST_BITS), dtype=np.uint8), FIRST_BITS))
+        words = np.empty((rows, self.polynomials + 1, self.dimension), dtype=np.int64)
+        values = joined(sums[first:], VALUE_BITS).reshape(rows, -1, self.dimension)
+        np.left_shift(joined(sums[:first], FIRST_BITS), MODULUS_BITS - FIRST_BITS, out=words[:, 0])
+        np.left_shift(values, MODULUS_BITS - VALUE_BITS, out=words[:, 1:])
         return words
 
     def steps(self, rows: int) -> Iterator[slice]:
@@ -209,29 +220,30 @@ class RingPublicKey(PublicKeyBase):
 
 
 class RingAccumulator(RunningSum[Ciphertexts]):
-    """The running sum of uploads: 8 bytes per coefficient, whatever the number of clients."""
+    """The running sum of uploads, digit by digit: memory does not grow with the number of clients."""
 
     def __init__(self, public: RingPublicKey, rows: int) -> None:
         """Empty until the first upload."""
         super().__init__(rows, public.profile)
         self._public = public
-        self._words = np.zeros((rows, public.polynomials + 1, public.dimension), dtype=np.int64)
+        none = public.digits(public.empty(1))
+        self._digits = [np.zeros((rows, each.size), np.int64 if each.itemsize == 4 else np.uint32) for each in none]
 
     def _read(self, ciphertexts: Ciphertexts) -> Ciphertexts:
         return self._public.checked("ciphertexts", ciphertexts)
 
     def _add(self, upload: Ciphertexts, rows: RowNumbers) -> None:
         for part in self._public.steps(len(upload)):
-            words, numbers = self._public.words(upload[part]), rows[part]
-            if numbers[-1] - numbers[0] + 1 == len(numbers):  # in one piece: no copy
-                self._words[numbers[0] : numbers[-1] + 1] += words
-            else:
-                self._words[numbers] += words
+            numbers = rows[part]
+            together = numbers[-1] - numbers[0] + 1 == len(numbers)  # then they are added in place
+            where = slice(numbers[0], numbers[-1] + 1) if together else numbers
+            for total, each in zip(self._digits, self._public.digits(upload[part]), strict=True):
+                total[where] += each
 
     def _sums(self, rows: RowNumbers) -> Ciphertexts:
         sums = self._public.empty(len(rows))
         for part in self._public.steps(len(rows)):
-            self._public.write(self._words[rows[part]], sums[part])
+            self._public.write(self._public.joined([each[rows[part]] for each in self._digits]), sums[part])
         return sums
 
 

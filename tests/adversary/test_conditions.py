@@ -16,8 +16,8 @@ from sensecrypt.errors import SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.models import get_vector, mean_gradient
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.coordination import FAILURE
 from sensecrypt.protocol.messages import Upload
+from sensecrypt.protocol.requests import FAILURE
 from sensecrypt.protocol.round import Round
 from sensecrypt.transports.flower import client_app
 from sensecrypt.transports.flower.wire import RECORD
@@ -114,7 +114,7 @@ def test_a_run_that_asks_for_too_much_gets_nothing(fleet, caplog, asked, conditi
     assert read_classes(played, wire.uploads()) == 0
     assert condition in caplog.text
     events = {line["event"] for line in played.server.audit() if line.get("run") == played.run}
-    assert not events & {"tag-taken", "sketch-turned", "handed-out"}
+    assert not events & {"tag-taken", "sketch-rotated", "handed-out"}
 
 
 def test_settings_that_change_after_enrolment_get_nothing(fleet):

@@ -19,12 +19,11 @@ from sensecrypt.keyservice.http.registry import Run, check_policy
 from sensecrypt.keyservice.in_process import InProcessKeyService
 from sensecrypt.protocol import keyserver
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.keyserver import MISMATCH, MOST_FAILURES, KeyServer
+from sensecrypt.protocol.keyserver import MISMATCH, MOST_FAILURES, KeyServer, SharedKeyClients
 from sensecrypt.protocol.messages import Aggregate, Tag, Upload
 from sensecrypt.protocol.protection import ProtectedUpdate, protect_model
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sharedkey import SharedKeyClients
 from sensecrypt.protocol.tags import PRIME, TagOffset, mac_tag
 from tests.crypto.conftest import keypair
 from tests.keyservice.conftest import server as server

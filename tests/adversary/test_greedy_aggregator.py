@@ -54,7 +54,7 @@ def greedy_run(played: Played) -> str:
         admin.register_run("greedy", **good, aggregators=[GREEDY])
     for client, count in played.samples.items():
         with played.client(client) as identity:
-            identity.tell_samples("greedy", count)
+            identity.report_samples("greedy", count)
     return "greedy"
 
 
@@ -131,7 +131,7 @@ def test_rounds_that_have_to_wait_for_a_decryption_keep_no_member_waiting(patien
     with long.admin() as admin:
         admin.register_run("shared", **asked, aggregators=names)
     long.run = "shared"
-    long.tell_samples()
+    long.report_samples()
     decrypted = long.register(long.round())
     whole, done = long.upload(decrypted), threading.Event()
 

@@ -19,7 +19,7 @@ from sensecrypt.client.training import train
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.models import get_vector
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.coordination import FAILURE, Assignment, Invitation
+from sensecrypt.protocol.requests import FAILURE, Assignment, Invitation
 from sensecrypt.protocol.round import Round
 from sensecrypt.transports.flower import client_app
 from sensecrypt.transports.flower.wire import RECORD, pack
@@ -119,7 +119,7 @@ def register_round(twice: Twice, purpose: str) -> None:
     samples = {client: len(labels) for client, (_, labels) in enumerate(twice.problem.clients)}
     for client, count in samples.items():
         with twice.second.server.identity("client", f"client-{client}") as identity:
-            identity.tell_samples(twice.second.run, count)
+            identity.report_samples(twice.second.run, count)
     weights = {client: count / sum(samples.values()) for client, count in samples.items()}
     with twice.second.server.identity("aggregator", "aggregator") as aggregator:
         aggregator.register_round(Round(twice.second.run, 0, 0, purpose, start.size, profile, weights, clip=clip))

@@ -43,6 +43,8 @@ Place = tuple[int, int]  # a round, and a client or a cluster
 # Of a calibrated run, whose times follow from them: powers of two, so that products are exact.
 _PRICES = CostModel(encrypt=2**-7, add=2**-17, decrypt=2**-8, multiply=2**-12, add_plain=2**-15)
 _NUMBERS = itertools.count()
+# The devices on which golden.json was recorded: those of preset `paper`. Presets may change theirs.
+_MACHINES = {"cpus": "24,16,12,10,8", "bandwidths": "50,45,40,35,30", "server_cpus": 104}
 _CONDITIONS = """\
 batches = "seeded"
 layouts = ["prefix", "blocks", "individual"]
@@ -124,7 +126,7 @@ def run_on_one_machine(settings: Settings, folder: Path, *, lost: Collection[Pla
     def intercept(client: int, number: int, data: bytes) -> bytes | None:
         return None if (number, client) in lost else data
 
-    config, place = make_config({**settings, "messages": "keep"}), RunFolder(folder / "run")
+    config, place = make_config({**_MACHINES, **settings, "messages": "keep"}), RunFolder(folder / "run")
     cost_model = _PRICES if config.encryption.crypto == "calibrated" else None
     result = run_local(config, place, intercept=intercept, cost_model=cost_model)
     uploads, sums = {}, {}
@@ -154,7 +156,7 @@ def run_on_fleet(settings: Settings, folder: Path, *, lost: Collection[Place] = 
     run = f"golden-{next(_NUMBERS):03}"  # part of every message, so all names have the same length
     server, app = _key_service(), _Listening(lost)
     more = {"run": run, "conditions": _CONDITIONS, "deadline": 1.0 if lost else 30.0}
-    fleet = LoopFleet(server, folder, dict(settings), app=app, **more)  # type: ignore[arg-type]
+    fleet = LoopFleet(server, folder, {**_MACHINES, **settings}, app=app, **more)  # type: ignore[arg-type]
     fleet.register()
     outcome = fleet.play()
     assert "Traceback" not in server.stderr()

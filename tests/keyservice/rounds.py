@@ -45,16 +45,16 @@ class Played:
         asked = {"size": size, "profile": profile, "members": self.members, "min_contributors": min_contributors}
         with self.admin() as admin:
             self.told = admin.register_run(self.run, **asked, first=first)
-        self.tell_samples()
+        self.report_samples()
 
     @property
     def rules(self) -> ReleaseRules:
         return ReleaseRules(**{each.name: self.told[each.name] for each in fields(ReleaseRules)})
 
-    def tell_samples(self) -> None:
+    def report_samples(self) -> None:
         for client, count in self.samples.items():
             with self.client(client) as identity:
-                identity.tell_samples(self.run, count)
+                identity.report_samples(self.run, count)
 
     def admin(self) -> DkmsClient:
         return self.server.identity("admin", "admin")

@@ -85,7 +85,7 @@ def test_a_run_ends_with_its_last_round(server):
     with played.admin() as admin:
         admin.register_run("counted", **good, rounds=2)
     played.run = "counted"
-    played.tell_samples()
+    played.report_samples()
     played.play(played.round(0))
     with pytest.raises(Refused, match="was registered with 2 rounds"):
         played.register(played.round(2))

@@ -87,7 +87,7 @@ class TestWeights:
         assert refusal.code == "other-weights"
         assert "client 0 has a weight of 0.3, the samples that members told give 0.1923" in refusal.reason
         with played.client(0) as client:
-            client.tell_samples(played.run, 1000)
+            client.report_samples(played.run, 1000)
         played.play(played.round(next(_numbers)))
         with played.aggregator() as aggregator:
             assert aggregator.samples(played.run) == SAMPLES
@@ -100,10 +100,10 @@ class TestWeights:
         round_ = replace(played.round(), run="untold")
         assert refusal_of(lambda: played.register(round_)).code == "no-samples"
         with server.identity("client", "stranger") as stranger:
-            assert refusal_of(lambda: stranger.tell_samples(played.run, 3)).code == "not-a-member"
+            assert refusal_of(lambda: stranger.report_samples(played.run, 3)).code == "not-a-member"
         with played.client(0) as client:
             for impossible in (0, -1, 2**31, "nan"):
-                assert refusal_of(lambda n=impossible: client.tell_samples("untold", n)).code == "invalid-request"
+                assert refusal_of(lambda n=impossible: client.report_samples("untold", n)).code == "invalid-request"
 
     @pytest.mark.parametrize("weight", [np.nan, np.inf, -0.5, 0.0])
     def test_a_weight_that_is_none_harms_nobody_elses_round(self, played, round_, weight):

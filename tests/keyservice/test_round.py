@@ -145,7 +145,7 @@ def test_sketches_are_turned_alike_for_all_clients_of_a_run_and_each_once(server
     assert np.allclose(np.array(turned) @ np.array(turned).T, rows @ rows.T)
     with played.client(0) as client:
         assert not np.allclose(client.rotate_sketch(other.run, rows[0]), turned[0])
-    assert [line["client"] for line in played.events("sketch-turned")] == list(range(CLIENTS))
+    assert [line["client"] for line in played.events("sketch-rotated")] == list(range(CLIENTS))
 
 
 @pytest.mark.parametrize("row", [[np.nan], [np.inf, 0], [], [1.0] * 257, [1e9]], ids=lambda row: str(row)[:12])

@@ -27,8 +27,8 @@ from sensecrypt.flower.arrays import Layout
 from sensecrypt.flower.coding import clip_of, size_of
 from sensecrypt.flower.instructions import IN_PROCESS, RECORD, Instructions
 from sensecrypt.keyservice.http.client import DkmsClient
+from sensecrypt.protocol.answers import RoundTask
 from sensecrypt.protocol.round import Round, RoundAddress, address_of
-from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.types import Mask
 
 IDENTITY = "sensecrypt-identity"  # the key of the node's configuration that names the identity file
@@ -138,7 +138,7 @@ class _FleetNode:
         """Tell the key service how many examples count, the first time in a run for all rounds; and the tag."""
         known = self._context.state.get(RECORD)
         if not isinstance(known, ConfigRecord) or not known.get("told"):
-            self._service.tell_samples(round_.run, max(1, examples))
+            self._service.report_samples(round_.run, max(1, examples))
         self._service.send_tag(tag, round_)
         if isinstance(known, ConfigRecord):
             known["told"] = 1

@@ -17,12 +17,11 @@ from sensecrypt import checks
 from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.answers import Acknowledgement
+from sensecrypt.protocol.answers import Acknowledgement, RoundTask
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.ledger import ImportanceOrder
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round, RoundAddress, address_of
-from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import FEDAVG, moved_after
 
 Vector = npt.NDArray[np.float32]
@@ -176,7 +175,7 @@ class ClientView:
         """What everybody encrypts with."""
         return self._service.public_key(run)
 
-    def tell_samples(self, _run: str, samples: int) -> None:
+    def report_samples(self, _run: str, samples: int) -> None:
         """The first report counts."""
         self._service._samples.setdefault(self._number, samples)
 

@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.crypto.scheme import EncryptionKey, StorablePublicKey
-from sensecrypt.protocol.answers import Acknowledgement
+from sensecrypt.protocol.answers import Acknowledgement, RoundTask
 from sensecrypt.protocol.round import Round, RoundAddress
-from sensecrypt.protocol.roundtasks import RoundTask
 
 
 class AggregatorKeyService(Protocol):
@@ -46,7 +45,7 @@ class ClientKeyService(Protocol):
     def public_key(self, run: str) -> StorablePublicKey:
         """The run's public key."""
 
-    def tell_samples(self, run: str, samples: int) -> None:
+    def report_samples(self, run: str, samples: int) -> None:
         """Report how many samples this client has; the first report counts."""
 
     def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:

@@ -11,9 +11,9 @@ from sensecrypt.client.problem import configured_share
 from sensecrypt.config import change
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
-from sensecrypt.protocol.coordination import Enrolment, Parts, facts_to_bytes, require_parts
 from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.protocol.messages import Tag
+from sensecrypt.protocol.requests import Enrolment, Parts, facts_to_bytes, require_parts
 from sensecrypt.records import Facts, Refusal, servers_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower import client_app
@@ -226,7 +226,7 @@ def test_a_description_of_another_length_is_left_out(altered):
 def tell_first(played, samples: int) -> None:
     """What client 3 tells the key service before it enrols is what counts."""
     with played.server.identity("client", "client-3") as identity:
-        identity.tell_samples(played.run, samples)
+        identity.report_samples(played.run, samples)
 
 
 @pytest.mark.parametrize("samples", [1, 10**9])

@@ -35,13 +35,13 @@ from sensecrypt.keyservice.http.certificates import check_pair
 from sensecrypt.keyservice.http.problems import read_document
 from sensecrypt.protocol.answers import (
     Acknowledgement,
+    RoundTask,
     read_moved,
     read_released,
     read_sketch,
     serialize_sketch,
 )
 from sensecrypt.protocol.round import Round, RoundAddress, describe_round
-from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import FEDAVG, ReleasedSum
 
 try:
@@ -137,7 +137,7 @@ class DkmsClient:
         """Become a member, as a client, of a run whose sums go to its aggregator."""
         self._json("PUT", f"{run_address(run)}/members/{client}")
 
-    def tell_samples(self, run: str, samples: int) -> None:
+    def report_samples(self, run: str, samples: int) -> None:
         """How many samples this client has; the first that it tells in a run counts."""
         self._json("PUT", f"{run_address(run)}/samples/{samples}")
 

@@ -97,7 +97,7 @@ class DatabaseLedger:
         def work(transaction: Transaction) -> bytes:
             sql = "INSERT INTO sketches VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
             if transaction.change(sql, run, client, encrypted):
-                transaction.note({"event": "sketch-turned", **self._by, "run": run, "client": client})
+                transaction.note({"event": "sketch-rotated", **self._by, "run": run, "client": client})
                 return encrypted
             known = transaction.row("SELECT sketch FROM sketches WHERE (run, client) = (?, ?)", run, client)
             return encrypted if known is None else known[0]

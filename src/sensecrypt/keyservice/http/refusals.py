@@ -42,7 +42,7 @@ class Refusals:
         headers = {"retry-after": "1"} if status in (429, 503) else {}
         return Response(problems.document(error), status, headers, problems.MEDIA_TYPE)
 
-    def tell_handshake(self, reason: str) -> None:
+    def note_handshake(self, reason: str) -> None:
         """A handshake failed: no answer can be given, but an audit line is written. Call it in the event loop."""
         future = asyncio.get_running_loop().run_in_executor(None, self._note, "handshake-failed", {"reason": reason})
         future.add_done_callback(lambda done: done.exception())  # a log that fails is noticed by the next request

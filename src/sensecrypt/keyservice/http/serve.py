@@ -98,7 +98,7 @@ def serve(
         )
         config.load()
         context = server_context(
-            endpoint.certificate, endpoint.key, endpoint.authority, on_failure=refusals.tell_handshake
+            endpoint.certificate, endpoint.key, endpoint.authority, on_failure=refusals.note_handshake
         )
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         thin_messages()

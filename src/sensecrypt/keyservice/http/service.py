@@ -30,6 +30,7 @@ from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess, destroy_
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.answers import (
     Acknowledgement,
+    RoundTask,
     read_released,
     read_sketch,
     serialize_sketch,
@@ -38,7 +39,6 @@ from sensecrypt.protocol.keyserver import MISMATCH, KeyServer
 from sensecrypt.protocol.messages import Aggregate, Tag
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round, RoundAddress, address_of, read_round
-from sensecrypt.protocol.roundtasks import RoundTask
 
 T = TypeVar("T")
 _HEADER_BYTES = 1 << 17  # of a message, and whatever else is short in it

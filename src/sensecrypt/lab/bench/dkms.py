@@ -101,7 +101,7 @@ def run(
             admin.register_run(RUN, size=parameters, profile=PROFILE, members=names, min_contributors=3, quorum=_QUORUM)
         for name in names.values():
             with running.identity("client", name) as identity:
-                identity.tell_samples(RUN, 1)
+                identity.report_samples(RUN, 1)
         rounds = _Rounds(running, parameters, clients, seed)
         secret = read_secret(running.folder.key(RUN), running.passphrase)
         times = Times()

@@ -75,8 +75,8 @@ def row(*polynomials: np.ndarray) -> np.ndarray:
     words = np.zeros((1, 2, PUBLIC.dimension), dtype=np.int64)
     for index, polynomial in enumerate(polynomials):
         words[0, index] = polynomial
-    made = PUBLIC._empty(1)
-    PUBLIC._write(words, made)
+    made = PUBLIC.empty(1)
+    PUBLIC.write(words, made)
     return np.repeat(made, 2, axis=0)
 
 

@@ -17,13 +17,13 @@ from sensecrypt.coordinator.clusterround import ClusterRound, RoundRecords, agre
 from sensecrypt.coordinator.coordination import Coordination
 from sensecrypt.coordinator.sums import MISMATCH, PartedSum
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
+from sensecrypt.protocol.answers import order_bytes
 from sensecrypt.protocol.requests import Assignment
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import ClientRecord, Evaluation, Played, Record, ServerRecord, grown, servers_of
 from sensecrypt.worktime import work_seconds
 
 MAX_ATTEMPTS = 3
-INDEX_BYTES = 4  # of a parameter's number, when an order is handed out
 _VALUE_BYTES = 4  # of a parameter, when a model is
 _FINAL = (
     *("tags-mismatch", "too-few-contributors", "doubled-contributor", "no-tag"),
@@ -230,7 +230,7 @@ def release_ranking(run: Coordination, total: PartedSum, records: list[Played], 
             server = with_cost(_server(records), cost, multiplied=total.round.factors is not None)
             records[-1] = grown(server, {"aggregate_seconds": took})
             total.counted = True
-        received = {"bytes_down": INDEX_BYTES * total.round.size}
+        received = {"bytes_down": order_bytes(total.round.size)}
         _charge_release(run, message, total.round, records, received)
 
     _release_parted(run, total, release_sum, first=spoilt)

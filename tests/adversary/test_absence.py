@@ -14,7 +14,7 @@ from sensecrypt.client import scoring
 from sensecrypt.client import update as client_update
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.models import get_vector, set_vector
-from sensecrypt.protocol.coordination import FAILURE, facts_from_bytes
+from sensecrypt.protocol.requests import FAILURE, facts_from_bytes
 from sensecrypt.protocol.round import RoundAddress, address_of
 from sensecrypt.protocol.updates import model_of
 from sensecrypt.records import to_fields

@@ -8,7 +8,7 @@ import pytest
 from sensecrypt.client import scoring
 from sensecrypt.client.client import NO_PART
 from sensecrypt.client.problem import configured_problem
-from sensecrypt.protocol.coordination import FAILURE, facts_from_bytes
+from sensecrypt.protocol.requests import FAILURE, facts_from_bytes
 from sensecrypt.records import to_fields
 from tests.adversary.test_absence import SETTINGS
 from tests.adversary.test_conditions import Wire

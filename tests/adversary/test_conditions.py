@@ -16,8 +16,8 @@ from sensecrypt.errors import SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.models import get_vector, mean_gradient
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.coordination import FAILURE
 from sensecrypt.protocol.messages import Upload
+from sensecrypt.protocol.requests import FAILURE
 from sensecrypt.protocol.round import Round
 from sensecrypt.transports.flower import client_app
 from sensecrypt.transports.flower.wire import RECORD

@@ -20,12 +20,11 @@ from sensecrypt.keyservice.http.runs import Run, check_run
 from sensecrypt.keyservice.in_process import InProcessKeyService
 from sensecrypt.protocol import keyserver
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.keyserver import MISMATCH, MOST_FAILURES, KeyServer
+from sensecrypt.protocol.keyserver import MISMATCH, MOST_FAILURES, KeyServer, SharedKeyClients
 from sensecrypt.protocol.messages import Aggregate, Tag, Upload
 from sensecrypt.protocol.protection import ProtectedUpdate, protect_model
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.sharedkey import SharedKeyClients
 from sensecrypt.protocol.tags import PRIME, TagOffset, mac_tag
 from tests.crypto.conftest import keypair
 from tests.keyservice.rounds import Played

@@ -23,7 +23,7 @@ from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.models import get_vector
-from sensecrypt.protocol.coordination import FAILURE
+from sensecrypt.protocol.requests import FAILURE
 from tests.adversary.imprint import imprinted, rounds_of_attack
 from tests.adversary.test_conditions import Wire, silent
 from tests.adversary.test_imprint import CLIENTS, HOSTILE, SETTINGS, bound_of, moved_in, problem_of, replace_model

@@ -12,7 +12,7 @@ from sensecrypt.client.client import NO_PART
 from sensecrypt.errors import Rejected, SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.protocol.answers import read_moved, serialize_moved
-from sensecrypt.protocol.coordination import FAILURE
+from sensecrypt.protocol.requests import FAILURE
 from tests.adversary.test_conditions import Wire
 from tests.transports.flower.conftest import dkms as dkms
 from tests.transports.flower.conftest import fleet as fleet

@@ -19,7 +19,7 @@ from sensecrypt.client.training import train
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.models import get_vector
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.coordination import FAILURE, Assignment, Invitation
+from sensecrypt.protocol.requests import FAILURE, Assignment, Invitation
 from sensecrypt.protocol.round import Round
 from sensecrypt.transports.flower import client_app
 from sensecrypt.transports.flower.wire import RECORD, pack

@@ -9,7 +9,7 @@ import pytest
 from flwr.app import Message
 
 from sensecrypt.coordinator.checkpoint import sketch_seed
-from sensecrypt.protocol.coordination import Challenge
+from sensecrypt.protocol.requests import Challenge
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower.proof import Statement, prove
 from sensecrypt.transports.flower.wire import RECORD, pack

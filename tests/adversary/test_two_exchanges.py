@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.protocol.coordination import FAILURE, Assignment
+from sensecrypt.protocol.requests import FAILURE, Assignment
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower.wire import pack, unpack
 from sensecrypt.transports.local.run import run_local

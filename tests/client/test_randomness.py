@@ -8,8 +8,8 @@ from torch import nn
 
 from sensecrypt.client import scoring
 from sensecrypt.client.context import ClientContext
-from sensecrypt.client.recipe import Recipe
 from sensecrypt.client.scoring import train_locally
+from sensecrypt.client.training import Recipe
 from sensecrypt.config import make_config
 from sensecrypt.models import get_vector
 from tests.crypto.conftest import keypair

@@ -5,95 +5,98 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
+from sensecrypt.client.data import as_data
 from sensecrypt.client.replayguard import ReplayGuard
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.coordination import Assignment
+from sensecrypt.protocol.requests import Assignment
 
+DATA = as_data(torch.zeros(3, 2))
 FIRST = Assignment(0, 0, 0, 1.0, None, refresh=False)
 SECOND = Assignment(0, 1, 0, 1.0, (0, 0), refresh=False)
 
 
 @pytest.fixture
-def diary(tmp_path):
-    return ReplayGuard(tmp_path / "run")
+def guard(tmp_path):
+    return ReplayGuard(tmp_path, "run", DATA)
 
 
-def test_rounds_and_attempts_follow_each_other(diary):
-    diary.begin(FIRST)
-    diary.begin(replace(FIRST, attempt=2))
-    diary.begin(SECOND)
-    diary.begin(replace(SECOND, number=4, start=(3, 0)))  # it was away meanwhile
-    diary.require_latest(replace(SECOND, start=(4, 1)))
+def test_rounds_and_attempts_follow_each_other(guard):
+    guard.begin(FIRST)
+    guard.begin(replace(FIRST, attempt=2))
+    guard.begin(SECOND)
+    guard.begin(replace(SECOND, number=4, start=(3, 0)))  # it was away meanwhile
+    guard.require_latest(replace(SECOND, start=(4, 1)))
 
 
 @pytest.mark.parametrize("again", [SECOND, replace(SECOND, budget=0.001), FIRST, replace(FIRST, attempt=7)])
-def test_nothing_is_played_twice_or_backwards(diary, again):
-    diary.begin(FIRST)
-    diary.begin(SECOND)
+def test_nothing_is_played_twice_or_backwards(guard, again):
+    guard.begin(FIRST)
+    guard.begin(SECOND)
     with pytest.raises(Rejected, match="was asked for after"):
-        diary.begin(again)
+        guard.begin(again)
 
 
-def test_an_older_model_is_not_started_from(diary):
-    diary.begin(replace(SECOND, number=5, start=(4, 0)))
+def test_an_older_model_is_not_started_from(guard):
+    guard.begin(replace(SECOND, number=5, start=(4, 0)))
     for start in (None, (0, 0), (3, 9)):
         with pytest.raises(Rejected, match="from the model of the round before"):
-            diary.begin(replace(SECOND, number=6, start=start))
+            guard.begin(replace(SECOND, number=6, start=start))
         with pytest.raises(Rejected, match="was asked for after one of round 4"):
-            diary.require_latest(replace(SECOND, number=6, start=start))
+            guard.require_latest(replace(SECOND, number=6, start=start))
 
 
 @pytest.mark.parametrize("start", [None, (1, 0), (3, 0), (7, 0)])
-def test_two_rounds_never_start_from_one_model(diary, start):
+def test_two_rounds_never_start_from_one_model(guard, start):
     """One released with a client and one without it would differ by just that client."""
-    diary.begin(replace(SECOND, number=2, start=(1, 0)))
+    guard.begin(replace(SECOND, number=2, start=(1, 0)))
     with pytest.raises(Rejected, match="from the model of the round before"):
-        diary.begin(replace(SECOND, number=3, start=start))
+        guard.begin(replace(SECOND, number=3, start=start))
     with pytest.raises(Rejected, match="from the model of the round before"):
-        diary.begin(replace(SECOND, number=9, start=start))
-    diary.begin(replace(SECOND, number=3, start=(2, 1)))
+        guard.begin(replace(SECOND, number=9, start=start))
+    guard.begin(replace(SECOND, number=3, start=(2, 1)))
 
 
-def test_it_is_kept_over_processes(diary, tmp_path):
-    diary.begin(SECOND)
+def test_it_is_kept_over_processes(guard, tmp_path):
+    guard.begin(SECOND)
     with pytest.raises(Rejected):
-        ReplayGuard(tmp_path / "run").begin(SECOND)
+        ReplayGuard(tmp_path, "run", DATA).begin(SECOND)
 
 
-def test_a_client_stays_in_its_first_cluster(diary):
-    diary.rank(FIRST)
-    diary.begin(FIRST)
+def test_a_client_stays_in_its_first_cluster(guard):
+    guard.rank(FIRST)
+    guard.begin(FIRST)
     with pytest.raises(Rejected, match="cluster 1 was asked for after cluster 0"):
-        diary.begin(replace(SECOND, cluster=1))
-    diary.begin(SECOND)
+        guard.begin(replace(SECOND, cluster=1))
+    guard.begin(SECOND)
 
 
-def test_parameters_are_ranked_before_the_first_round_and_in_one_cluster(diary):
+def test_parameters_are_ranked_before_the_first_round_and_in_one_cluster(guard):
     """Rankings with other weights, or in other clusters, would be equations about one client's sensitivities."""
-    diary.rank(FIRST)
+    guard.rank(FIRST)
     with pytest.raises(Rejected, match="ranking, attempt 0 was asked for after ranking, attempt 0"):
-        diary.rank(FIRST)
+        guard.rank(FIRST)
     with pytest.raises(Rejected, match="before the first round only"):
-        diary.rank(replace(FIRST, number=1))
+        guard.rank(replace(FIRST, number=1))
     with pytest.raises(Rejected, match="cluster 2 was asked for after cluster 0"):
-        diary.rank(replace(FIRST, attempt=1, cluster=2))
-    diary.rank(replace(FIRST, attempt=1))
-    diary.begin(FIRST)
+        guard.rank(replace(FIRST, attempt=1, cluster=2))
+    guard.rank(replace(FIRST, attempt=1))
+    guard.begin(FIRST)
     with pytest.raises(Rejected, match="ranking, attempt 9 was asked for after round 0, attempt 0"):
-        diary.rank(replace(FIRST, attempt=9))
+        guard.rank(replace(FIRST, attempt=9))
 
 
-def test_the_final_model_is_the_own_cluster_s(diary):
-    diary.begin(FIRST)
+def test_the_final_model_is_the_own_cluster_s(guard):
+    guard.begin(FIRST)
     with pytest.raises(Rejected, match="cluster 1 was asked for after cluster 0"):
-        diary.require_latest(replace(SECOND, cluster=1))
-    diary.require_latest(SECOND)
+        guard.require_latest(replace(SECOND, cluster=1))
+    guard.require_latest(SECOND)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"played": [0, 0], "start": [-1, -1]}'])
-def test_who_does_not_know_what_it_played_plays_nothing(diary, tmp_path, content):
-    diary.begin(FIRST)
+def test_who_does_not_know_what_it_played_plays_nothing(guard, tmp_path, content):
+    guard.begin(FIRST)
     (tmp_path / "run" / "played.json").write_text(content)
     with pytest.raises(Rejected, match="is damaged"):
-        diary.begin(SECOND)
+        guard.begin(SECOND)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sensecrypt.client.data import as_data
-from sensecrypt.client.starts import REPLAYED, Starts
+from sensecrypt.client.replayguard import REPLAYED, ReplayGuard
 from sensecrypt.errors import Rejected
 
 DATA = (torch.arange(24.0).reshape(6, 4), torch.arange(6))
@@ -15,41 +15,42 @@ START = np.ones(8, dtype=np.float32)
 
 
 @pytest.fixture
-def starts(tmp_path):
-    return Starts(tmp_path, as_data(DATA))
+def guard(tmp_path):
+    """The guard of a run."""
+    return lambda run, data=DATA: ReplayGuard(tmp_path, run, as_data(data))
 
 
-def test_one_run_starts_as_often_as_its_attempts_need(starts):
-    starts.claim(START, "a")
-    starts.claim(START, "a")
-    starts.require_unused(START, "a")
+def test_one_run_starts_as_often_as_its_attempts_need(guard):
+    guard("a").claim(START)
+    guard("a").claim(START)
+    guard("a").require_unused(START)
 
 
-def test_a_second_run_does_not(starts):
-    starts.claim(START, "a")
-    for start in (starts.claim, starts.require_unused):
+def test_a_second_run_does_not(guard):
+    guard("a").claim(START)
+    for start in (guard("b").claim, guard("b").require_unused):
         with pytest.raises(Rejected, match="has started from this model with the same data in run a; resume") as told:
-            start(START, "b")
+            start(START)
         assert told.value.code == REPLAYED
-    starts.claim(START * 2, "b")
+    guard("b").claim(START * 2)
 
 
-def test_looking_notes_nothing(starts):
-    starts.require_unused(START, "a")
-    starts.claim(START, "b")
+def test_looking_notes_nothing(guard):
+    guard("a").require_unused(START)
+    guard("b").claim(START)
 
 
-def test_it_is_kept_over_processes_and_the_order_of_samples_does_not_matter(starts, tmp_path):
-    starts.claim(START, "a")
+def test_it_is_kept_over_processes_and_the_order_of_samples_does_not_matter(guard):
+    guard("a").claim(START)
     turned = torch.tensor([3, 1, 0, 2, 5, 4])
     with pytest.raises(Rejected):
-        Starts(tmp_path, as_data((DATA[0][turned], DATA[1][turned]))).claim(START, "b")
-    Starts(tmp_path, as_data((DATA[0][turned], DATA[1]))).claim(START, "b")  # other labels: other data
+        guard("b", (DATA[0][turned], DATA[1][turned])).claim(START)
+    guard("b", (DATA[0][turned], DATA[1])).claim(START)  # other labels: other data
 
 
-def test_a_damaged_note_allows_nothing(starts, tmp_path):
-    starts.claim(START, "a")
+def test_a_damaged_note_allows_nothing(guard, tmp_path):
+    guard("a").claim(START)
     [note] = (tmp_path / "starts").iterdir()
     note.write_text("")
     with pytest.raises(Rejected, match="another run, whose name is damaged"):
-        starts.claim(START, "a")
+        guard("a").claim(START)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.coordinator.context import sample_members
+from sensecrypt.coordinator.coordination import sample_members
 from sensecrypt.errors import InvalidInput
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local

@@ -19,7 +19,7 @@ from sensecrypt.config import make_config
 from sensecrypt.coordinator import run as coordinator
 from sensecrypt.coordinator.ports import Patience, Reply
 from sensecrypt.models import get_vector
-from sensecrypt.protocol.coordination import Parts
+from sensecrypt.protocol.requests import Parts
 from sensecrypt.protocol.updates import model_from
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.keys import make_keys

@@ -13,11 +13,10 @@ from sensecrypt import Mask
 from sensecrypt.errors import InvalidInput, Rejected, ValueDoesNotFit
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.keyserver import KeyServer, SharedKeyClients
 from sensecrypt.protocol.messages import Aggregate, Upload
 from sensecrypt.protocol.protection import model_format, protect_model, protect_sensitivity
 from sensecrypt.protocol.round import Round, describe_round
-from sensecrypt.protocol.sharedkey import SharedKeyClients
 from sensecrypt.protocol.updates import moved_after
 from tests.crypto.conftest import keypair
 from tests.protocol.test_round import CLIENTS, SIZE, masks_of, models

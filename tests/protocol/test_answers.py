@@ -13,6 +13,7 @@ from sensecrypt.errors import Rejected
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.answers import (
     Acknowledgement,
+    RoundTask,
     read_importance_order,
     read_released,
     serialize_importance_order,
@@ -22,7 +23,6 @@ from sensecrypt.protocol.envelope import serialize
 from sensecrypt.protocol.ledger import ImportanceOrder
 from sensecrypt.protocol.messages import Aggregate
 from sensecrypt.protocol.round import Round, describe_round, read_round
-from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.tags import TagOffset
 from sensecrypt.protocol.updates import ReleasedSum
 from sensecrypt.types import Mask

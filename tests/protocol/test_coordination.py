@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from sensecrypt.client.identity import read_identity
 from sensecrypt.errors import CertificateError, InvalidInput, MissingExtra, Rejected
 from sensecrypt.keyservice.pki import create_authority, issue
-from sensecrypt.protocol.coordination import (
+from sensecrypt.protocol.envelope import serialize
+from sensecrypt.protocol.requests import (
     NEEDED,
     Assignment,
     Challenge,
@@ -29,7 +30,6 @@ from sensecrypt.protocol.coordination import (
     facts_from_bytes,
     require_parts,
 )
-from sensecrypt.protocol.envelope import serialize
 from sensecrypt.records import Facts
 from sensecrypt.transports import flower
 from sensecrypt.transports.flower.proof import Statement, check_proof, prove

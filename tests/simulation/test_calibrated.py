@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from sensecrypt.config import make_config
-from sensecrypt.coordinator.collection import with_cost
+from sensecrypt.coordinator.clusterround import with_cost
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.errors import InvalidCiphertext, InvalidInput, ValueDoesNotFit
 from sensecrypt.models import always_encrypt
 from sensecrypt.policies import POLICIES
 from sensecrypt.profiles import PROFILES
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.envelope import parse_any
 from sensecrypt.protocol.keyserver import decrypt_aggregate
 from sensecrypt.protocol.protection import model_format, protect_model
@@ -28,6 +27,7 @@ from sensecrypt.simulation.clock import CostModel
 from sensecrypt.simulation.nullcipher import NullCipher
 from sensecrypt.transports.local.run import run_local
 from sensecrypt.types import Mask
+from sensecrypt.worktime import Cost
 
 SMALL = {
     "clients": 6,

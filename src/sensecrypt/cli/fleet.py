@@ -124,8 +124,8 @@ def run(
 
 def _follow(config: RunConfig, submitted: Submitted, as_json: bool) -> None:
     from sensecrypt.cli.run import progress, show
-    from sensecrypt.runs.fleetoutcome import absences
     from sensecrypt.runs.folder import RunFolder
+    from sensecrypt.runs.outcome import absences
 
     try:
         with progress(config) as (on_round, _):

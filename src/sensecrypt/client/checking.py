@@ -10,11 +10,8 @@ import torch
 from torch import nn
 
 from sensecrypt import checks
-from sensecrypt.client.batches import described, map_tensors, on_device, size_of, tensors_of
 from sensecrypt.client.data import ClientData, Tensors
-from sensecrypt.client.mistakes import explained
-from sensecrypt.client.randomness import seeded
-from sensecrypt.client.recipe import (
+from sensecrypt.client.training import (
     Evaluate,
     Fit,
     Loss,
@@ -26,6 +23,7 @@ from sensecrypt.client.recipe import (
     output_of,
     target_of,
 )
+from sensecrypt.client.usercode import described, explained, map_tensors, on_device, seeded, size_of, tensors_of
 from sensecrypt.errors import InvalidInput
 from sensecrypt.models import constants, require_averageable, require_constants
 

@@ -18,18 +18,18 @@ import numpy as np
 from sensecrypt import checks
 from sensecrypt.client.context import ClientContext, Vector
 from sensecrypt.client.exchanges import ExchangeFiles
-from sensecrypt.client.guards import Guards
 from sensecrypt.client.identity import LEAST_SHARE, Identity
+from sensecrypt.client.replayguard import ReplayGuard
 from sensecrypt.client.scoring import clustering_gains, describe_gains, rank_parameters
 from sensecrypt.client.update import Task, Update, make_update, train_and_propose
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder
 from sensecrypt.keyservice.port import ClientKeyService
 from sensecrypt.models import named_arrays
-from sensecrypt.protocol.coordination import Assignment, Enrolment, Invitation, Parts, facts_to_bytes
+from sensecrypt.protocol.answers import RoundTask
 from sensecrypt.protocol.envelope import parse_any, serialize
+from sensecrypt.protocol.requests import Assignment, Enrolment, Invitation, Parts, facts_to_bytes
 from sensecrypt.protocol.round import Round, RoundAddress, address_of
-from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import model_from
 from sensecrypt.records import Facts, to_fields
 from sensecrypt.runs.folder import RunFolder
@@ -55,7 +55,7 @@ class Client:
         folder: where it keeps what it must not lose.
         accuracy: measures a model on its own data; None: it reports none.
         identity: its own conditions; None on one machine, where clients agree to everything.
-        guards: against replayed rounds and runs; None on one machine.
+        guard: against replayed rounds and runs; None on one machine.
     """
 
     number: int
@@ -67,7 +67,7 @@ class Client:
     folder: Path
     accuracy: Callable[[Vector], float] | None = None
     identity: Identity | None = None
-    guards: Guards | None = None
+    guard: ReplayGuard | None = None
 
     def answer(self, kind: str, parts: Mapping[str, bytes]) -> Parts:
         """What this client replies to a message of that kind; raises what keeps it from replying."""
@@ -87,8 +87,8 @@ class Client:
     def enrol(self, sketch_seed: bytes) -> Parts:
         """Describe this client and its data for clustering: by a sketch that the key service turns."""
         config, row, facts = self.context.config, np.empty(0), Facts()
-        if self.guards is not None:
-            self.guards.require_unused(self.initial, self.run)
+        if self.guard is not None:
+            self.guard.require_unused(self.initial)
         if config.groups.clustering != "none":
             if (
                 config.groups.sensitivities == "clear"
@@ -118,8 +118,8 @@ class Client:
 
     def rank(self, assignment: Assignment) -> Parts:
         """Scores of the initial model's parameters, encrypted."""
-        if self.guards is not None:
-            self.guards.rank(assignment)
+        if self.guard is not None:
+            self.guard.rank(assignment)
         self._build_tables()
         task = self._round(assignment, "sensitivity")
         self._claim(self.initial)
@@ -132,8 +132,8 @@ class Client:
 
     def propose(self, assignment: Assignment) -> Parts:
         """Train, and say which blocks to encrypt; what was trained is kept for the second exchange."""
-        if self.guards is not None:
-            self.guards.begin(assignment)
+        if self.guard is not None:
+            self.guard.begin(assignment)
         task = self._task(assignment, None)
         message, trained = train_and_propose(self.context, task)
         self._exchange_files.keep_trained(assignment, trained)
@@ -146,8 +146,8 @@ class Client:
             raise Rejected("a mask that clients agreed on, and in this run they agree on none")
         if self.context.policy.propose is not None:
             trained = self._exchange_files.trained(assignment)
-        elif self.guards is not None:
-            self.guards.begin(assignment)
+        elif self.guard is not None:
+            self.guard.begin(assignment)
         if self.context.policy.encrypts:
             self._build_tables()
         task = self._task(assignment, agreed)
@@ -161,8 +161,8 @@ class Client:
 
     def finish(self, assignment: Assignment) -> Parts:
         """Fetch the final model, keep it, and report how good it is and its hash."""
-        if self.guards is not None:
-            self.guards.require_latest(assignment)
+        if self.guard is not None:
+            self.guard.require_latest(assignment)
         vector = self._start(assignment)
         folder = RunFolder(self.folder)
         make_folder(folder.path)
@@ -225,8 +225,8 @@ class Client:
         self.context.key.encrypt([0])
 
     def _claim(self, vector: Vector) -> None:
-        if self.guards is not None:
-            self.guards.claim(vector, self.run)
+        if self.guard is not None:
+            self.guard.claim(vector)
 
     def _evaluated(self, vector: Vector) -> float | None:
         return None if self.accuracy is None else self.accuracy(vector)
@@ -263,11 +263,11 @@ class Client:
         number, attempt = assignment.start
         place = RoundAddress(self.run, number, assignment.cluster, "model", attempt)
         moved = self.keyservice.moved(place, self.initial.size)
-        if self.guards is not None and self.clip is not None:
+        if self.guard is not None and self.clip is not None:
             try:
                 rule = self.context.config.server.rule
                 reach, many = rule.reach(self.clip), rule.statistics
-                self.guards.check_start(moved, self.initial.size, number, reach=reach, statistics=many)
+                self.guard.check_start(moved, self.initial.size, number, reach=reach, statistics=many)
             except InvalidInput as error:  # how far the models of a cluster are apart is not for the aggregator
                 _LOG.warning("round %d: nothing is trained, because: %s", assignment.number, error)
                 raise Rejected(NO_PART) from None

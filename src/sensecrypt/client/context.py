@@ -17,7 +17,7 @@ import numpy.typing as npt
 from torch import nn
 
 from sensecrypt.client.data import ClientData, Pair, as_data
-from sensecrypt.client.recipe import PLAIN, Recipe
+from sensecrypt.client.training import PLAIN, Recipe
 from sensecrypt.config import RunConfig
 from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey
 from sensecrypt.errors import InvalidInput

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, default_collate
 
-from sensecrypt.client.batches import Batch, as_tensors, map_tensors, size_of, tensors_of
-from sensecrypt.client.randomness import seeded
+from sensecrypt.client.usercode import Batch, as_tensors, map_tensors, seeded, size_of, tensors_of
 from sensecrypt.errors import InvalidInput
 
 _FIX = "pass tensors, a Dataset, a DataLoader, a list of batches, or a function that makes one of these"

@@ -10,8 +10,8 @@ from sensecrypt.client.update import Trained
 from sensecrypt.errors import Rejected
 from sensecrypt.files import make_folder, write_whole
 from sensecrypt.policies.maskcrypt import expose
-from sensecrypt.protocol.coordination import Assignment
 from sensecrypt.protocol.envelope import parse_any, serialize
+from sensecrypt.protocol.requests import Assignment
 from sensecrypt.records import Facts, to_fields
 from sensecrypt.types import Mask
 

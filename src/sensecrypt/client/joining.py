@@ -14,12 +14,10 @@ from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.client.client import Client
 from sensecrypt.client.context import ClientContext, Vector
 from sensecrypt.client.data import as_data
-from sensecrypt.client.evaluation import measure
-from sensecrypt.client.guards import Guards
 from sensecrypt.client.identity import Identity
 from sensecrypt.client.problem import Share, always_of
-from sensecrypt.client.recipe import PLAIN, Recipe
-from sensecrypt.client.training import accuracy_on
+from sensecrypt.client.replayguard import ReplayGuard
+from sensecrypt.client.training import PLAIN, Recipe, accuracy_on, measure
 from sensecrypt.config import RunConfig
 from sensecrypt.crypto.publicfile import read_public, write_public
 from sensecrypt.crypto.scheme import StorablePublicKey
@@ -91,7 +89,7 @@ def join_run(
         identity.state / run,
         accuracy=partial(_accuracy, share, recipe) if identity.tell_accuracy else None,
         identity=identity,
-        guards=Guards(identity.state, run, data),
+        guard=ReplayGuard(identity.state, run, data),
     )
 
 

@@ -15,8 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from sensecrypt import checks
 from sensecrypt.client.checking import check_data, check_model, check_one_step, check_overlap
 from sensecrypt.client.data import ClientData, as_data, is_factory
-from sensecrypt.client.recipe import PLAIN, Recipe
-from sensecrypt.client.training import as_tensor
+from sensecrypt.client.training import PLAIN, Recipe, as_tensor
 from sensecrypt.config import RunConfig
 from sensecrypt.data import load_dataset, make_partition
 from sensecrypt.errors import InvalidInput, SenseCryptError

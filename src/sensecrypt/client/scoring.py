@@ -12,14 +12,11 @@ from sensecrypt import checks
 from sensecrypt.algo.dp import clip_rows, dp_noise, sample_noise
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
-from sensecrypt.client.batches import on_device, size_of
 from sensecrypt.client.context import ClientContext, Vector, no_pair
 from sensecrypt.client.data import ClientData
 from sensecrypt.client.jacobian import jacobian_map
-from sensecrypt.client.mistakes import explained
-from sensecrypt.client.randomness import seeded
-from sensecrypt.client.recipe import output_of
-from sensecrypt.client.training import train_on
+from sensecrypt.client.training import output_of, train_on
+from sensecrypt.client.usercode import explained, on_device, seeded, size_of
 from sensecrypt.config import RunConfig
 from sensecrypt.models import (
     constants,

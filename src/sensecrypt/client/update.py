@@ -17,9 +17,9 @@ from sensecrypt.client.context import ClientContext, Vector
 from sensecrypt.client.scoring import gradient_of, ordering_facts, train_locally
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.policies.situation import Choice, Situation, blocks_of, spread_over
-from sensecrypt.protocol.coordination import LONGEST_FAILURE, printable
 from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.protection import ProtectedUpdate, model_format, protect_model, protect_sensitivity
+from sensecrypt.protocol.requests import LONGEST_FAILURE, printable
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import Facts, grown
 from sensecrypt.types import BoolVector, Mask

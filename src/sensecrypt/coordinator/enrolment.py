@@ -15,13 +15,13 @@ from sensecrypt.algo.merging import Matrix
 from sensecrypt.config import RunConfig, change
 from sensecrypt.coordinator.budgets import measures_bandwidth
 from sensecrypt.coordinator.checkpoint import RunState, begin_attempt
-from sensecrypt.coordinator.collection import KnownTags
-from sensecrypt.coordinator.context import Coordination, Registry
+from sensecrypt.coordinator.clusterround import KnownTags
+from sensecrypt.coordinator.coordination import Coordination, Registry
 from sensecrypt.coordinator.ports import Observer, Patience
 from sensecrypt.coordinator.rounds import MAX_ATTEMPTS, release_ranking, wait_for_quorum
 from sensecrypt.coordinator.sums import PartedSum
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
-from sensecrypt.protocol.coordination import Assignment, Enrolment, facts_from_bytes, require_parts
+from sensecrypt.protocol.requests import Assignment, Enrolment, facts_from_bytes, require_parts
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import SETUP, ClientRecord, Played, Record, ServerRecord, clients_of, grown, to_fields
 from sensecrypt.rng import derive_rng

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from sensecrypt import checks
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.coordination import Parts
+from sensecrypt.protocol.requests import Parts
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import Record, Refusal
 

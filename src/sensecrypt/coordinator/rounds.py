@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from sensecrypt import checks
 from sensecrypt.coordinator.checkpoint import ClosedSum, RunState, begin_attempt, forget_closed, load_closed
-from sensecrypt.coordinator.collection import ClusterRound, RoundRecords, agree_on_masks, with_cost
-from sensecrypt.coordinator.context import Coordination
+from sensecrypt.coordinator.clusterround import ClusterRound, RoundRecords, agree_on_masks, with_cost
+from sensecrypt.coordinator.coordination import Coordination
 from sensecrypt.coordinator.sums import MISMATCH, PartedSum
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
-from sensecrypt.protocol.coordination import Assignment
+from sensecrypt.protocol.requests import Assignment
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import ClientRecord, Evaluation, Played, Record, ServerRecord, grown, servers_of
 from sensecrypt.worktime import work_seconds

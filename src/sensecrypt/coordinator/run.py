@@ -17,7 +17,7 @@ from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.config import RunConfig, change
 from sensecrypt.coordinator.budgets import Budgets
 from sensecrypt.coordinator.checkpoint import RunState, forget_closed, load_state, sketch_seed
-from sensecrypt.coordinator.context import Coordination, Registry
+from sensecrypt.coordinator.coordination import Coordination, Registry
 from sensecrypt.coordinator.enrolment import cluster_clients, enrol_all, exclude_found, first_orders, place_newcomers
 from sensecrypt.coordinator.ports import Observer, Patience, Transport
 from sensecrypt.coordinator.rounds import play_round

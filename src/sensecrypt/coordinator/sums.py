@@ -19,9 +19,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.errors import Refused, Rejected
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
+from sensecrypt.worktime import Cost
 
 PARTS = 3
 _TRIES = 50

@@ -9,10 +9,10 @@ from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.flower.instructions import IN_PROCESS
 from sensecrypt.flower.node import serialize_key
+from sensecrypt.protocol.answers import RoundTask
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
-from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import ReleasedSum
 
 _LOG = logging.getLogger("flwr.sensecrypt")

@@ -27,8 +27,8 @@ from sensecrypt.flower.arrays import Layout
 from sensecrypt.flower.coding import clip_of, size_of
 from sensecrypt.flower.instructions import IN_PROCESS, RECORD, Instructions
 from sensecrypt.keyservice.http.client import DkmsClient
+from sensecrypt.protocol.answers import RoundTask
 from sensecrypt.protocol.round import Round, RoundAddress, address_of
-from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.types import Mask
 
 IDENTITY = "sensecrypt-identity"  # the key of the node's configuration that names the identity file

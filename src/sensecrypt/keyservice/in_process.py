@@ -17,12 +17,11 @@ from sensecrypt import checks
 from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.answers import Acknowledgement
+from sensecrypt.protocol.answers import Acknowledgement, RoundTask
 from sensecrypt.protocol.keyserver import KeyServer
 from sensecrypt.protocol.ledger import ImportanceOrder
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round, RoundAddress, address_of
-from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import FEDAVG, moved_after
 
 Vector = npt.NDArray[np.float32]

@@ -10,9 +10,8 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.crypto.scheme import EncryptionKey, StorablePublicKey
-from sensecrypt.protocol.answers import Acknowledgement
+from sensecrypt.protocol.answers import Acknowledgement, RoundTask
 from sensecrypt.protocol.round import Round, RoundAddress
-from sensecrypt.protocol.roundtasks import RoundTask
 
 
 class AggregatorKeyService(Protocol):

@@ -7,11 +7,11 @@ import numpy.typing as npt
 
 from sensecrypt.crypto.scheme import Ciphertexts, EncryptionKey, multiplying
 from sensecrypt.errors import InvalidCiphertext, Rejected
-from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.messages import Aggregate, Upload
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.tags import TagOffset, wrap
 from sensecrypt.types import Mask
+from sensecrypt.worktime import Cost
 
 
 class RoundSum:

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from sensecrypt import checks
 from sensecrypt.algo.sketching import MOST_TURNED
 from sensecrypt.errors import InvalidInput, Rejected
-from sensecrypt.protocol.costs import Cost
-from sensecrypt.protocol.envelope import parse, serialize
+from sensecrypt.protocol.envelope import parse, parse_any, serialize
 from sensecrypt.protocol.ledger import ImportanceOrder
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, describe_round, read_round
 from sensecrypt.protocol.updates import ReleasedSum
+from sensecrypt.worktime import Cost
 
 _LONGEST = 100.0  # of a sketch: those of real vectors have about 1
 _Tensors = dict[str, tuple[npt.DTypeLike, int]]
@@ -120,3 +120,53 @@ def _read_contribution(contributors: str, weight: str) -> tuple[tuple[int, ...],
         return tuple(int(client) for client in contributors.split(",")), float.fromhex(weight)
     except (ValueError, OverflowError):
         raise Rejected("damaged message: contributors and their weight cannot be read") from None
+
+
+_SEED_BYTES = 32
+
+
+@dataclass(frozen=True, eq=False)
+class RoundTask:
+    """A round, and what only its members may know.
+
+    Attributes:
+        round: as it was registered.
+        seed: of its tags.
+        ranking: the order of the parameters that holds for it, if there is one.
+        after: the round of sensitivities that goes with it, if a new order is due.
+        after_seed: of that round's tags.
+    """
+
+    round: Round
+    seed: bytes = field(repr=False)
+    ranking: ImportanceOrder | None = field(default=None, repr=False)
+    after: Round | None = None
+    after_seed: bytes = field(default=b"", repr=False)
+
+    def to_bytes(self) -> bytes:
+        """The message."""
+        parts = {"round": describe_round(self.round), "seed": self.seed}
+        if self.ranking is not None:
+            parts["ranking"] = serialize_importance_order(self.ranking)
+        if self.after is not None:
+            parts |= {"after": describe_round(self.after), "after_seed": self.after_seed}
+        return serialize("task", {}, {name: np.frombuffer(data, dtype=np.uint8) for name, data in parts.items()})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RoundTask:
+        """Read a message, or raise `Rejected`."""
+        _, arrays = parse_any(data, "task")
+        if not {"round", "seed"} <= set(arrays) <= {"round", "seed", "ranking", "after", "after_seed"}:
+            raise Rejected("a task with other parts than tasks have")
+        seed, after_seed = _seed(arrays["seed"]), b""
+        after = None
+        if "after" in arrays:
+            after, after_seed = read_round(arrays["after"].tobytes()), _seed(arrays.get("after_seed"))
+        ranking = read_importance_order(arrays["ranking"].tobytes()) if "ranking" in arrays else None
+        return cls(read_round(arrays["round"].tobytes()), seed, ranking, after, after_seed)
+
+
+def _seed(array: npt.NDArray[np.uint8] | None) -> bytes:
+    if array is None or array.dtype != np.uint8 or array.size != _SEED_BYTES:
+        raise Rejected("a task without a seed")
+    return array.tobytes()

@@ -1,7 +1,7 @@
 """The key server (the paper's DKMS): holds the secret key and decrypts only verified sums, each once.
 
 It also keeps what clients share and the aggregator must not know: the tag seeds, and each cluster's order of the
-parameters. And it turns sketches: it lacks their seed, which clients have from the aggregator, and the aggregator lacks
+parameters. It rotates sketches: it lacks their seed, which clients have from the aggregator, and the aggregator lacks
 the rotation. What it must remember is in a `Ledger`.
 """
 
@@ -17,14 +17,14 @@ from sensecrypt import checks
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.algo.sketching import rotate
 from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey, Ints
-from sensecrypt.errors import InvalidCiphertext, Rejected
-from sensecrypt.protocol.costs import Cost
+from sensecrypt.errors import InvalidCiphertext, InvalidInput, Rejected
 from sensecrypt.protocol.ledger import ImportanceOrder, Ledger, MemoryLedger
 from sensecrypt.protocol.messages import Aggregate, Tag
 from sensecrypt.protocol.releaserules import ReleaseRules, check_groups
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.tags import PRIME, Blinding, mac_tag, sum_of, taggable, wrap
 from sensecrypt.protocol.updates import ReleasedSum, within_clip
+from sensecrypt.worktime import Cost
 
 
 def decrypt_aggregate(
@@ -251,3 +251,43 @@ def _verifies(
     tags = [(round_.factor(each.client) * each.encrypted, round_.factor(each.client) * each.value) for each in given]
     expected = (sum(part for part, _ in tags) % PRIME, sum(whole for _, whole in tags) % PRIME)
     return small & (found[1] == expected[1]) & (round_.factors is not None or found[0] == expected[0])
+
+
+class SharedKeyClients(KeyServer):
+    """Clients that share one key pair."""
+
+    def __init__(self, secret: DecryptionKey) -> None:
+        """All seeds come from the operating system and are shared like the key."""
+        name = secret.public.profile.name
+        if secret.public.profile.forgeries_show_key:
+            problem = f"is of {name}, of which a forged sum shows the secret part, and nobody verifies sums here"
+            raise InvalidInput("secret", problem, "use a paillier profile, or a key server")
+        super().__init__(secret, rules=ReleaseRules(min_contributors=1))
+
+    @property
+    def secret(self) -> DecryptionKey:
+        """The key, which clients hold in this mode."""
+        return self._secret
+
+    def take_tag(self, data: bytes, round_: Round, *, sender: int) -> None:
+        """Tags are for a key server: there is none."""
+
+    def tagged(self, round_: Round) -> list[int]:
+        """All members: nobody signs."""
+        return sorted(round_.weights)
+
+    def release(
+        self,
+        data: bytes,
+        round_: Round,
+        *,
+        workers: int = 1,
+        samples: Mapping[int, float] | None = None,  # noqa: ARG002 (nobody checks anything here)
+    ) -> ReleasedSum:
+        """What any client does with the aggregate."""
+        aggregate = Aggregate.from_bytes(data, round_)
+        order = self.order(round_.run, round_.cluster) if round_.purpose == "model" else None
+        _, values, sound, cost = decrypt_aggregate(aggregate, round_, self._secret, order, workers=workers)
+        if not sound:
+            raise Rejected("the aggregate does not decrypt", code="does-not-decrypt")
+        return ReleasedSum(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)

@@ -12,12 +12,11 @@ from sensecrypt import checks
 from sensecrypt.crypto.encoding import FixedPoint
 from sensecrypt.crypto.scheme import Ciphertexts, DecryptionKey, EncryptionKey, Ints
 from sensecrypt.errors import InvalidInput, ValueDoesNotFit
-from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.messages import Tag, Upload
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.tags import PRIME, mac_tag, new_blinding, new_tag_offset, taggable, wrap
 from sensecrypt.types import Mask
-from sensecrypt.worktime import work_seconds
+from sensecrypt.worktime import Cost, work_seconds
 
 MODEL_FRACTION_BITS = {16: 10, 32: 24, 64: 24}  # the same for 32 and 64: packed and scalar give the same models
 _MOST_FRACTION_BITS = 24

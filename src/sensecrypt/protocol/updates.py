@@ -17,9 +17,9 @@ import numpy.typing as npt
 from sensecrypt import checks
 from sensecrypt.algo.serverupdates import ServerRule, State
 from sensecrypt.crypto.scheme import Ints
-from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.protection import model_format
 from sensecrypt.protocol.round import Round
+from sensecrypt.worktime import Cost
 
 
 @dataclass(frozen=True)

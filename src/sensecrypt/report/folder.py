@@ -17,9 +17,8 @@ from sensecrypt.errors import InvalidInput
 from sensecrypt.records import SETUP, Evaluation, Record, Refusal, ServerRecord, clients_of, only_played
 from sensecrypt.runs.clientmap import FILE as MAP
 from sensecrypt.runs.clientmap import flat_map
-from sensecrypt.runs.fleetoutcome import absences, merge_accuracies
 from sensecrypt.runs.folder import RunFolder
-from sensecrypt.runs.outcome import Outcome
+from sensecrypt.runs.outcome import Outcome, absences, merge_accuracies
 
 State = Literal["over", "going on", "failed"]
 Places = dict[int, tuple[float, float]]

@@ -9,9 +9,9 @@ import numpy as np
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.crypto.scheme import multiplying
 from sensecrypt.profiles import Profile, get_profile
-from sensecrypt.protocol.costs import Cost, Operation
 from sensecrypt.simulation.ahead import AheadKey
 from sensecrypt.simulation.clock import CostModel
+from sensecrypt.worktime import Cost, Operation
 
 _REPEATS = 5
 _ROWS: dict[Operation, int] = {"encrypt": 48, "add": 256, "decrypt": 16, "multiply": 64, "add_plain": 256}

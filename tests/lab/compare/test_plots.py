@@ -68,7 +68,8 @@ def make_round(number: int, seconds: float) -> dict[str, Any]:
 
 def make_client(client: int, seconds: float) -> dict[str, Any]:
     phases = {"train": 0.2, "select": 0.1, "encrypt": 0.4, "upload": 0.2, "wait": 0.1}
-    return {"client": client, "cpus": 24.0 / (client + 1)} | {name: seconds * share for name, share in phases.items()}
+    device = {"client": client, "device": "laptop", "cpus": 24.0 / (client + 1)}
+    return device | {name: seconds * share for name, share in phases.items()}
 
 
 def images(report: dict[str, Any], folder: Path) -> dict[str, bytes]:

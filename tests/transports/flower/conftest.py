@@ -17,8 +17,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from sensecrypt.client.identity import Identity, read_identity
 from sensecrypt.client.problem import always_of, configured_problem
 from sensecrypt.models import get_vector
-from sensecrypt.runs.fleetoutcome import read_outcome
-from sensecrypt.runs.outcome import Outcome
+from sensecrypt.runs.outcome import Outcome, read_outcome
 from sensecrypt.transports.flower import client_app
 from sensecrypt.transports.flower.serverapp import run_fleet
 from sensecrypt.transports.flower.settings import SETTINGS, read_settings

@@ -10,7 +10,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from sensecrypt.coordinator.ports import Unanswered
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.coordination import require_parts
+from sensecrypt.protocol.requests import require_parts
 from sensecrypt.transports.flower import exchange
 from sensecrypt.transports.flower.exchange import ask
 from sensecrypt.transports.flower.wire import pack

@@ -14,8 +14,8 @@ from sensecrypt.algo.dp import gaussian_sigma
 from sensecrypt.client import update as client_update
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, Refused, SenseCryptError
-from sensecrypt.protocol.coordination import Enrolment
 from sensecrypt.protocol.protection import protect_model
+from sensecrypt.protocol.requests import Enrolment
 from sensecrypt.records import ClientRecord, clients_of, servers_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower.serverapp import run_fleet

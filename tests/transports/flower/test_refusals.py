@@ -11,9 +11,9 @@ from sensecrypt.client.problem import configured_share
 from sensecrypt.config import change
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
-from sensecrypt.protocol.coordination import Enrolment, Parts, facts_to_bytes, require_parts
 from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.protocol.messages import Tag
+from sensecrypt.protocol.requests import Enrolment, Parts, facts_to_bytes, require_parts
 from sensecrypt.records import Facts, Refusal, servers_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.flower import client_app

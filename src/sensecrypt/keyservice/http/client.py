@@ -35,13 +35,13 @@ from sensecrypt.keyservice.http.certificates import check_pair
 from sensecrypt.keyservice.http.problems import read_document
 from sensecrypt.protocol.answers import (
     Acknowledgement,
+    RoundTask,
     read_moved,
     read_released,
     read_sketch,
     serialize_sketch,
 )
 from sensecrypt.protocol.round import Round, RoundAddress, describe_round
-from sensecrypt.protocol.roundtasks import RoundTask
 from sensecrypt.protocol.updates import FEDAVG, ReleasedSum
 
 try:

@@ -31,12 +31,11 @@ from sensecrypt.keyservice.http.runs import Run, Runs, check_run
 from sensecrypt.keyservice.http.store import Store
 from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess, destroy_key, generate_key
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.answers import Acknowledgement, read_released, read_sketch, serialize_sketch
+from sensecrypt.protocol.answers import Acknowledgement, RoundTask, read_released, read_sketch, serialize_sketch
 from sensecrypt.protocol.keyserver import MISMATCH, KeyServer
 from sensecrypt.protocol.messages import Aggregate, Tag
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round, RoundAddress, address_of, read_round
-from sensecrypt.protocol.roundtasks import RoundTask
 
 _HEADER_BYTES = 1 << 17  # of a message, and other short parts
 _TICK = 0.25  # seconds

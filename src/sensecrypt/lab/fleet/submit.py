@@ -149,7 +149,7 @@ class Submitted:
 
     def outcome(self) -> Outcome:
         """How it ended; raises what went wrong if it failed."""
-        from sensecrypt.runs.fleetoutcome import read_outcome
+        from sensecrypt.runs.outcome import read_outcome
 
         try:
             return read_outcome(self.folder)

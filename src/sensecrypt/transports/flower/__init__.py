@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flwr.serverapp import ServerApp
 
     from sensecrypt.client.problem import Share
-    from sensecrypt.client.recipe import Evaluate, Fit, Loss, MakeOptimizer, MakeScheduler, Metric
+    from sensecrypt.client.training import Evaluate, Fit, Loss, MakeOptimizer, MakeScheduler, Metric
     from sensecrypt.config import RunConfig
 
 

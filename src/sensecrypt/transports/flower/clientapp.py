@@ -14,10 +14,9 @@ from sensecrypt.client.client import NO_PART
 from sensecrypt.client.identity import Identity, read_identity
 from sensecrypt.client.joining import Load, join_run, require_terms
 from sensecrypt.client.problem import configured_share
-from sensecrypt.client.recipe import Recipe
-from sensecrypt.client.training import warm_up
+from sensecrypt.client.training import Recipe, warm_up
 from sensecrypt.errors import InvalidInput, SenseCryptError
-from sensecrypt.protocol.coordination import FAILURE, Challenge, Parts, require_parts
+from sensecrypt.protocol.requests import FAILURE, Challenge, Parts, require_parts
 from sensecrypt.transports.flower.proof import Statement, prove
 from sensecrypt.transports.flower.settings import read_settings
 from sensecrypt.transports.flower.wire import pack, unpack

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 
 from sensecrypt.coordinator.ports import Reply
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.coordination import FAILURE, Parts, printable
+from sensecrypt.protocol.requests import FAILURE, Parts, printable
 from sensecrypt.transports.flower.wire import pack, unpack
 
 _PAUSE = 0.5  # seconds between two looks at most

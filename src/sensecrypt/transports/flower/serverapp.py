@@ -16,14 +16,14 @@ from flwr.serverapp import Grid, ServerApp
 from sensecrypt.client.identity import Identity, read_identity
 from sensecrypt.coordinator import run as coordinator
 from sensecrypt.coordinator.checkpoint import RunState
-from sensecrypt.coordinator.context import Coordination
+from sensecrypt.coordinator.coordination import Coordination
 from sensecrypt.coordinator.ports import Patience
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
-from sensecrypt.protocol.coordination import Assignment, facts_from_bytes, require_parts
+from sensecrypt.protocol.requests import Assignment, facts_from_bytes, require_parts
 from sensecrypt.records import Evaluation, Record
-from sensecrypt.runs.fleetoutcome import write_outcome
 from sensecrypt.runs.folder import RunFolder
+from sensecrypt.runs.outcome import write_outcome
 from sensecrypt.transports.flower.settings import Settings, read_settings
 from sensecrypt.transports.flower.transport import FlowerTransport
 

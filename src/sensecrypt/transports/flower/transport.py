@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 
 from sensecrypt.coordinator.ports import Reply, Unanswered
 from sensecrypt.errors import Rejected, SenseCryptError
-from sensecrypt.protocol.coordination import Challenge, Parts, require_parts
+from sensecrypt.protocol.requests import Challenge, Parts, require_parts
 from sensecrypt.records import Refusal
 from sensecrypt.transports.flower.exchange import ask
 from sensecrypt.transports.flower.proof import Statement, check_proof

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from flwr.app import Array, ArrayRecord, RecordDict
 
 from sensecrypt.errors import Rejected
-from sensecrypt.protocol.coordination import Parts, printable
+from sensecrypt.protocol.requests import Parts, printable
 
 RECORD = "sensecrypt"
 STYPE = "sensecrypt.message.v1"

@@ -17,7 +17,7 @@ from sensecrypt import checks
 from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.client.checking import make_recipe
 from sensecrypt.client.problem import own_problem
-from sensecrypt.client.recipe import Evaluate, Fit, Loss, MakeOptimizer, MakeScheduler, Metric, Recipe
+from sensecrypt.client.training import Evaluate, Fit, Loss, MakeOptimizer, MakeScheduler, Metric, Recipe
 from sensecrypt.config import RunConfig, make_config, to_settings
 from sensecrypt.errors import InvalidInput
 from sensecrypt.records import Record, clients_of, servers_of

@@ -11,9 +11,8 @@ from sensecrypt.errors import InvalidInput
 from sensecrypt.keyservice.in_process import InProcessKeyService
 from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.keyserver import KeyServer
+from sensecrypt.protocol.keyserver import KeyServer, SharedKeyClients
 from sensecrypt.protocol.releaserules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, ReleaseRules
-from sensecrypt.protocol.sharedkey import SharedKeyClients
 from sensecrypt.simulation.ahead import AheadKey
 from sensecrypt.simulation.calibration import measure_cost_model
 from sensecrypt.simulation.clock import CostModel

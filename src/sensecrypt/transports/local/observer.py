@@ -14,9 +14,8 @@ from torch import nn
 from sensecrypt import checks
 from sensecrypt.client.context import Vector
 from sensecrypt.client.data import as_data
-from sensecrypt.client.evaluation import measure
 from sensecrypt.client.problem import Problem
-from sensecrypt.client.training import accuracy_by_class, class_shares
+from sensecrypt.client.training import accuracy_by_class, class_shares, measure
 from sensecrypt.config import RunConfig
 from sensecrypt.coordinator.ports import Observer
 from sensecrypt.keyservice.in_process import InProcessKeyService

@@ -30,7 +30,7 @@ from sensecrypt.coordinator.ports import Reply
 from sensecrypt.crypto.parallel import may_fork
 from sensecrypt.errors import SenseCryptError, WorkerDied
 from sensecrypt.keyservice.port import ClientKeyService
-from sensecrypt.protocol.coordination import FAILURE, Assignment, Parts, facts_from_bytes
+from sensecrypt.protocol.requests import FAILURE, Assignment, Parts, facts_from_bytes
 from sensecrypt.records import Refusal
 from sensecrypt.simulation.clock import CostModel, answer_bandwidth
 

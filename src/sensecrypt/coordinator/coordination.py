@@ -21,8 +21,8 @@ from sensecrypt.keyservice.port import AggregatorKeyService
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.policy import Policy
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.coordination import Enrolment, Invitation, facts_from_bytes, require_parts
 from sensecrypt.protocol.releaserules import ReleaseRules, make_groups
+from sensecrypt.protocol.requests import Enrolment, Invitation, facts_from_bytes, require_parts
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import Facts, Refusal
 from sensecrypt.rng import derive_rng, derive_seed

@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 
 from sensecrypt.coordinator.checkpoint import ClosedSum
-from sensecrypt.coordinator.context import Coordination
+from sensecrypt.coordinator.coordination import Coordination
 from sensecrypt.coordinator.ports import Observer, Reply
 from sensecrypt.coordinator.sums import PartedSum
 from sensecrypt.errors import Rejected, SenseCryptError
 from sensecrypt.policies.situation import blocks_of
 from sensecrypt.protocol.aggregator import RoundSum
-from sensecrypt.protocol.coordination import facts_from_bytes, require_parts
-from sensecrypt.protocol.costs import Cost
 from sensecrypt.protocol.messages import Proposal
+from sensecrypt.protocol.requests import facts_from_bytes, require_parts
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import ClientRecord, Facts, ServerRecord, grown
-from sensecrypt.worktime import work_seconds
+from sensecrypt.worktime import Cost, work_seconds
 
 
 @dataclass

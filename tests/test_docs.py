@@ -274,8 +274,8 @@ def parse(arguments: list[str]) -> None:
         assert command is not None
     try:
         command.make_context(command.name, arguments, parent=parent, resilient_parsing=not arguments)
-    except click.exceptions.Exit:
-        assert "--help" in arguments or "--version" in arguments
+    except click.exceptions.Exit:  # of --help, --version, or of a group alone
+        assert not arguments or {"--help", "--version"} & set(arguments)
 
 
 def shell(command: str, folder: Path) -> None:

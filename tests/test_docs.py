@@ -19,6 +19,7 @@ import inspect
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -177,7 +178,13 @@ def test_what_is_quick_in_the_tour_runs(tmp_path):
 
 
 def test_a_wrong_option_would_be_noticed():
-    for wrong in (["run", "--sets", "rounds=3"], ["dkms", "serv"], ["run", "--set"], ["fleet", "upp", "…"]):
+    for wrong in (
+        ["run", "--sets", "rounds=3"],
+        ["dkms", "serv"],
+        ["run", "--set"],
+        ["fleet", "upp", "…"],
+        ["dkms", "audit", "--heads"],
+    ):
         with pytest.raises(click.UsageError):
             parse(wrong)
 
@@ -213,6 +220,17 @@ def test_every_page_is_in_the_navigation_and_decisions_come_last(site):
     assert all(page.startswith("decisions/") for page in listed[first:])
     assert (site / "search" / "search_index.js").exists()  # what search reads from disk
     assert 'src="iframe-worker.js"' in (site / "index.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("chromium"), reason="no browser: apt-get install chromium")
+def test_search_finds_pages_from_disk(site, tmp_path):
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    address = f"{(site / 'index.html').as_uri()}?q=blinding"
+    done = subprocess.run(
+        [*command, "--virtual-time-budget=20000", "--dump-dom", address], capture_output=True, text=True, timeout=300
+    )
+    assert re.search(r"\d+ matching documents", done.stdout), done.stderr
 
 
 @pytest.mark.parametrize(
@@ -262,9 +280,10 @@ def test_links_lead_somewhere(page):
 
 
 def parse(arguments: list[str]) -> None:
-    """As the command line does, up to where the work would begin; what follows an ellipsis is left to the reader."""
-    if "…" in arguments:
-        arguments = [*arguments[: arguments.index("…")], "--help"]
+    """As the command line does, up to where the work would begin; what follows … or <…> is left to the reader."""
+    left = [number for number, word in enumerate(arguments) if word == "…" or word.startswith("<")]
+    if left:
+        arguments = [*arguments[: left[0]], "--help"]
     command: click.Command = main
     parent = None
     while isinstance(command, click.Group) and arguments:

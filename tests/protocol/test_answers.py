@@ -55,7 +55,7 @@ def test_orders_and_acknowledgements_are_read_as_they_were():
     ranking = read_importance_order(
         serialize_importance_order(ImportanceOrder(np.array([2, 0, 1]), np.array([0.5, 0.25])))
     )
-    assert (ranking.order.tolist(), ranking.profile.tolist()) == ([2, 0, 1], [0.5, 0.25])
+    assert (ranking.order.tolist(), ranking.sensitivities.tolist()) == ([2, 0, 1], [0.5, 0.25])
     for size in (1, 2**16, 2**16 + 1, 2**17, 300_001):
         order, profile = np.random.default_rng(size).permutation(size), np.ones(3)
         message = serialize_importance_order(ImportanceOrder(order, profile))

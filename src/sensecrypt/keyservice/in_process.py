@@ -113,14 +113,7 @@ class InProcessKeyService:
         """The key service as that client sees it."""
         return ClientView(self, number)
 
-    def _round(self, place: RoundAddress, client: int) -> Round:
-        """A round that the client is a member of."""
-        round_ = self._rounds.get(place)
-        if round_ is None or client not in round_.weights:
-            raise Rejected("no such round, or the client is no member of it", code="not-a-member")
-        return round_
-
-    # For the checkpoint and the pages of a run on one machine.
+    # What a run on one machine keeps and shows: nobody else has it.
 
     def moved(self, cluster: int) -> Vector | None:
         """How far a cluster has moved; None if it has no round yet."""
@@ -138,7 +131,7 @@ class InProcessKeyService:
             more = self._rule_states.get(cluster, {})
             tensors |= {f"{_RULE}{cluster}-{name}": vector for name, vector in more.items()}
         for cluster, ranking in self._rankings.items():
-            tensors |= {f"order-{cluster}": ranking.order, f"profile-{cluster}": ranking.profile}
+            tensors |= {f"order-{cluster}": ranking.order, f"profile-{cluster}": ranking.sensitivities}
         return tensors
 
     def restore(
@@ -157,7 +150,7 @@ class InProcessKeyService:
                 ranking = ImportanceOrder(state[name], state[f"profile-{number}"])
                 self._rankings[int(number)] = ranking
                 if self.slot_order:
-                    self._server.restore_order(run, int(number), ranking.order, ranking.profile)
+                    self._server.restore_order(run, int(number), ranking.order, ranking.sensitivities)
 
 
 class ClientView:
@@ -184,8 +177,10 @@ class ClientView:
 
     def task(self, place: RoundAddress) -> RoundTask:
         """A round that this client is a member of, and its members' common secrets."""
-        service, round_ = self._service, self._service._round(place, self._number)
-        ranking = service.ranking(place.cluster) if place.purpose == "model" else None
+        service, round_ = self._service, self._service._rounds.get(place)
+        if round_ is None or self._number not in round_.weights:
+            raise Rejected("no such round, or the client is no member of it", code="not-a-member")
+        ranking = service._rankings.get(place.cluster) if place.purpose == "model" else None
         after = service._rounds.get(replace(place, number=place.number + 1, purpose="sensitivity"))
         seed = service._server.tag_seed
         if place.purpose != "model" or after is None:

@@ -73,7 +73,7 @@ def serialize_importance_order(ranking: ImportanceOrder) -> bytes:
     order = ranking.order
     high = [np.packbits((order >> 16 + bit).astype(np.uint8) & 1) for bit in range(_high_bits(order.size))]
     rows = np.array(high, dtype=np.uint8).reshape(len(high), -(-order.size // 8))
-    tensors = {"low": order.astype("<u2"), "high": rows, "profile": ranking.profile.astype("<f8")}
+    tensors = {"low": order.astype("<u2"), "high": rows, "profile": ranking.sensitivities.astype("<f8")}
     return serialize("ranking", {}, tensors)
 
 

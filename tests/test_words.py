@@ -61,9 +61,8 @@ EXCEPTIONS = (
 # Places left per folder: to be emptied. A number may fall, and never rise.
 ALLOWED: dict[str, int] = {
     "CHANGELOG.md": 10,
-    "SECURITY.md": 6,
     "deploy": 11,
-    "docs": 34,
+    "docs": 33,
     "examples": 5,
     "reproduce": 2,
     "src/sensecrypt/checks.py": 2,

@@ -2,14 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 EXTRAS := dev
+WORKERS ?= 2
 
 .PHONY: demo test check bench reproduce docs format clean
 
 demo: .venv/installed
 	$(BIN)/sensecrypt demo --out "$$(mktemp -d)/demo"
 
+# One thread of arithmetic for each worker: two of each on two cores would only wait for each other.
 test: .venv/installed
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 check: .venv/installed
 	$(BIN)/ruff format --check .

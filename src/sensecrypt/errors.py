@@ -15,7 +15,7 @@
     ├── Unreachable             a service that cannot be talked to, and why (exit code 1)
     ├── AuditFailed             an audit log that is not what was written (exit code 1)
     ├── InfeasibleSelection     no choice of parameters meets all constraints (exit code 1)
-    ├── MissingExtra            an optional package that this feature needs (exit code 1)
+    ├── MissingExtra            an optional package that this feature needs (exit code 2)
     └── WorkerDied              a worker process ended without a result (exit code 1)
 
 No message ever holds a plaintext, a key or a ciphertext.
@@ -131,10 +131,11 @@ class AuditFailed(SenseCryptError):
 class MissingExtra(SenseCryptError):
     """A feature whose optional packages are not installed."""
 
-    def __init__(self, feature: str, extra: str) -> None:
-        """Say which extra brings the feature."""
-        super().__init__(f"{feature} needs packages that are not installed; run: pip install 'sensecrypt[{extra}]'")
-        self.extra = extra
+    def __init__(self, feature: str, *extras: str) -> None:
+        """Name the extras that install what the feature needs."""
+        self.extra = ",".join(extras)
+        fix = f'pip install "sensecrypt[{self.extra}]"'
+        super().__init__(f"{feature} needs packages that are not installed; run: {fix}")
 
 
 class WorkerDied(SenseCryptError):

@@ -50,6 +50,18 @@ COMPRESSED = gzip.compress(idx_bytes(ZEROS))
         gzip.compress(idx_bytes(ZEROS[:, :27])),
         gzip.compress(idx_bytes(ZEROS[0])),
     ],
+    ids=[
+        "empty",
+        "no-gzip",
+        "gzip-cut-off",
+        "gzip-altered",
+        "no-header",
+        "a-byte-less",
+        "a-byte-more",
+        "no-images",
+        "another-shape",
+        "one-dimension-less",
+    ],
 )
 def test_damaged_idx_images_name_the_file(tmp_path, content):
     path = tmp_path / "images.gz"
@@ -59,7 +71,11 @@ def test_damaged_idx_images_name_the_file(tmp_path, content):
     assert error.value.argument == str(path)
 
 
-@pytest.mark.parametrize("content", [b"", bytes(3072), bytes(2 * 3073 - 1), bytes([10]) + bytes(3072)])
+@pytest.mark.parametrize(
+    "content",
+    [b"", bytes(3072), bytes(2 * 3073 - 1), bytes([10]) + bytes(3072)],
+    ids=["empty", "no-label", "a-byte-less", "label-10"],
+)
 def test_damaged_cifar_names_the_file(tmp_path, content):
     path = tmp_path / "batch.bin"
     path.write_bytes(content)

@@ -65,14 +65,14 @@ def test_a_port_in_use(stopped):
 def test_a_missing_extra(stopped, missing):
     block = f"import sys; sys.modules[{missing!r}] = None; from sensecrypt.cli import main; main()"
     line = attempt([sys.executable, "-c", block, *stopped.command()[3:]])
-    assert "pip install 'sensecrypt[dkms]'" in line
+    assert 'pip install "sensecrypt[dkms]"' in line
 
 
 def test_a_missing_extra_of_the_client():
     code = "import sys; sys.modules['httpx'] = None; import sensecrypt.keyservice.http.client"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "MissingExtra" in done.stderr
-    assert "pip install 'sensecrypt[dkms]'" in done.stderr
+    assert 'pip install "sensecrypt[dkms]"' in done.stderr
 
 
 def test_an_expired_certificate_of_the_service(stopped, pki, monkeypatch):

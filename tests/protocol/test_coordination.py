@@ -332,10 +332,10 @@ def test_the_server_app_loads_neither_pytorch_nor_anything_secret():
     assert done.stdout.strip() == ""
 
 
-@pytest.mark.parametrize("app", ["server_app", "client_app"])
-def test_without_flower_there_is_one_clear_line(app, monkeypatch):
+@pytest.mark.parametrize(("app", "extras"), [("server_app", "flower"), ("client_app", "flower,torch")])
+def test_without_flower_there_is_one_clear_line(app, extras, monkeypatch):
     import importlib.util
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(MissingExtra, match="sensecrypt\\[flower\\]"):
+    with pytest.raises(MissingExtra, match=f"sensecrypt\\[{extras}\\]"):
         getattr(flower, app)()

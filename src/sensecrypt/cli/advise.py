@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sensecrypt.cli.needs import needs
 from sensecrypt.cli.run import choose_dataset, parse_settings
 from sensecrypt.cli.status import shown_status
 from sensecrypt.cli.tables import show_table
@@ -42,6 +43,7 @@ ADVERSARIES = {
 @click.option("--distribution", help="Of their data: iid, or a number of classes.  [default: 3, or all if fewer]")
 @click.option("--seeds", default=10, show_default=True, type=click.IntRange(2), help="Attacked clients a figure.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@needs("torch")
 def advise(
     model: str | None,
     dataset: str | None,

@@ -24,7 +24,7 @@ from sensecrypt.cli.pki import pki
 from sensecrypt.cli.report import report, watch
 from sensecrypt.cli.reproduce import reproduce
 from sensecrypt.cli.run import run
-from sensecrypt.errors import InvalidInput, SenseCryptError
+from sensecrypt.errors import InvalidInput, MissingExtra, SenseCryptError
 
 
 class _UserMistake(click.ClickException):
@@ -38,7 +38,8 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except SenseCryptError as error:
-            raise (_UserMistake if isinstance(error, InvalidInput) else click.ClickException)(str(error)) from error
+            users = isinstance(error, InvalidInput | MissingExtra)
+            raise (_UserMistake if users else click.ClickException)(str(error)) from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from sensecrypt import checks
+from sensecrypt.cli.needs import needs
 from sensecrypt.cli.status import shown_status
 from sensecrypt.cli.tables import show_table
 from sensecrypt.config import RunConfig
@@ -60,6 +61,7 @@ ROLES = ("eavesdropper", "aggregator", "aggregator+client")
 @click.option("--effort", default=300, show_default=True, type=click.IntRange(1), help="Steps of image attacks.")
 @click.option("--pictures", type=click.Path(dir_okay=False, path_type=Path), help="A PNG of recovered images.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@needs("torch")
 def attack(
     run_folder: Path | None,
     number: int,

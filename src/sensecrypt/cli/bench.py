@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
+from sensecrypt.cli.needs import needs
 from sensecrypt.cli.status import shown_status
 from sensecrypt.cli.tables import show_table
-from sensecrypt.errors import MissingExtra
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES, get_profile
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
@@ -53,16 +53,13 @@ def bench() -> None:
     """Measure speed and memory, ours and the peers' in one run."""
 
 
-def _bench(name: str, as_json: bool, run: Callable[[Any, Callable[[str], None]], Any], *, extra: str = "lab") -> None:
+def _bench(name: str, as_json: bool, run: Callable[[Any, Callable[[str], None]], Any]) -> None:
     """Measure with a module of `sensecrypt.lab.bench`; print its report, as JSON or as the tables it describes."""
-    try:
-        module = import_module(f"sensecrypt.lab.bench.{name}")
-    except ImportError:
-        raise MissingExtra("this benchmark", extra) from None
+    module = import_module(f"sensecrypt.lab.bench.{name}")
     with shown_status("starting") as update:
         report = run(module, update)
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in report] if isinstance(report, list) else asdict(report)))
+        click.echo(json.dumps(report, default=asdict))
         return
     for part in module.shown(report):
         if isinstance(part, str):
@@ -109,6 +106,7 @@ def clustering(
 @_repeats()
 @_seed
 @_json
+@needs("lab")
 def crypto(rows: int, plot: Path | None, repeats: int, seed: int, as_json: bool) -> None:
     """Encryption, addition, decryption against python-paillier, pypaillier and TenSEAL, on one core."""
 
@@ -135,6 +133,7 @@ def groups(runs: int, seed: int, as_json: bool) -> None:
 @_repeats()
 @_seed
 @_json
+@needs("torch")
 def blinding(model: str, repeats: int, seed: int, as_json: bool) -> None:
     """A model that is blinded against one that is encrypted and one in the open, on one core."""
     _bench("blinding", as_json, lambda module, say: module.run(model=model, repeats=repeats, seed=seed, on_step=say))
@@ -146,6 +145,7 @@ def blinding(model: str, repeats: int, seed: int, as_json: bool) -> None:
 @_repeats()
 @_seed
 @_json
+@needs("torch")
 def projections(model: str, challenges: tuple[int, ...], repeats: int, seed: int, as_json: bool) -> None:
     """What bounding each client's norm by random projections would cost, which is not built; on one core."""
 
@@ -160,6 +160,7 @@ def projections(model: str, challenges: tuple[int, ...], repeats: int, seed: int
 @_repeats()
 @_seed
 @_json
+@needs("torch")
 def protocol(profile: str, repeats: int, seed: int, as_json: bool) -> None:
     """One round of AlexNet step by step, next to the paper's; what the protocol adds; the aggregator's memory."""
     _bench(
@@ -178,6 +179,7 @@ _MODELS = ("mlp", "alexnet")
 @_repeats()
 @_seed
 @_json
+@needs("torch")
 def sensitivity(models: tuple[str, ...], samples: int, repeats: int, seed: int, as_json: bool) -> None:
     """What the sensitivities of SenseCrypt, MaskCrypt and FedML-HE cost, next to the paper's figures."""
 
@@ -190,6 +192,7 @@ def sensitivity(models: tuple[str, ...], samples: int, repeats: int, seed: int, 
 @bench.command()
 @_repeats(5)
 @_json
+@needs("torch")
 def calibration(repeats: int, as_json: bool) -> None:
     """Whether a calibrated run gives the models and the time of the real one."""
     _bench("calibration", as_json, lambda module, say: module.run(repeats=repeats, on_step=say))
@@ -202,6 +205,7 @@ def calibration(repeats: int, as_json: bool) -> None:
 @_repeats(3)
 @_seed
 @_json
+@needs("dkms")
 def dkms(parameters: int, clients: int, workers: int, repeats: int, seed: int, as_json: bool) -> None:
     """The key service against the bare decryption; many clients that fetch their model at once."""
     sizes = {"parameters": parameters, "clients": clients, "workers": workers}
@@ -209,7 +213,7 @@ def dkms(parameters: int, clients: int, workers: int, repeats: int, seed: int, a
     def run(module: Any, say: Callable[[str], None]) -> Any:
         return module.run(**sizes, repeats=repeats, seed=seed, on_step=say)
 
-    _bench("dkms", as_json, run, extra="dkms")
+    _bench("dkms", as_json, run)
 
 
 @bench.command()
@@ -221,6 +225,7 @@ def dkms(parameters: int, clients: int, workers: int, repeats: int, seed: int, a
     "--steps", default=200, show_default=True, type=click.IntRange(1), help="Of training, per client and round."
 )
 @_json
+@needs("flower-simulation", "torch")
 def flower(profiles: str, clients: int, per_round: int, rounds: int, steps: int, as_json: bool) -> None:
     """A simulated Flower app with and without SenseCrypt: seconds per round, bytes per reply."""
 
@@ -228,4 +233,4 @@ def flower(profiles: str, clients: int, per_round: int, rounds: int, steps: int,
         names = tuple(get_profile(name.strip()).name for name in profiles.split(","))
         return module.run(names, clients=clients, per_round=per_round, rounds=rounds, steps=steps, on_step=say)
 
-    _bench("flower", as_json, run, extra="flower-simulation")
+    _bench("flower", as_json, run)

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from sensecrypt.cli.needs import needs
 from sensecrypt.cli.report import report_at_end
 from sensecrypt.cli.run import choose_dataset, parse_settings
 from sensecrypt.cli.tables import show_table
@@ -53,6 +54,7 @@ DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,s
 @click.option("--resume", is_flag=True, help="Continue the comparison in --out.")
 @click.option("--no-report", is_flag=True, help="Leave out report.html, the page of the comparison.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@needs("lab")
 def compare(
     scenario: str,
     policies: str,

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import platform
 import time
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Literal
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from sensecrypt._version import __version__
 from sensecrypt.data.datasets import DATASETS, FOLDER_VARIABLE, data_folder, is_there
+from sensecrypt.extras import EXTRAS, missing_modules
 
-EXTRAS = {  # what each brings: for whom, and the modules that must be there
-    "torch": ("training", ("torch",)),
-    "ckks": ("CKKS", ("tenseal",)),
-    "dkms": ("the key service", ("fastapi", "uvicorn", "httpx")),
-    "flower": ("fleets on Flower", ("flwr", "torch", "httpx")),
-    "report": ("pages of runs", ("jinja2", "vl_convert")),
-    "lab": ("benchmarks and figures", ("phe", "paillier", "matplotlib")),
-}
 CHECK_SECONDS = 5.0
 _PACKAGES = ("numpy", "gmpy2", "torch", "flwr")
 _VALUES = [3, -5, 2**20, -(2**20)]
@@ -35,13 +29,13 @@ Verdict = Literal["ok", "missing", "failed"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        what: it is.
-        verdict: how it stands; what is `missing` is not needed by everybody.
-        found: what was seen.
-        todo: what to do about it, if anything.
+        what: was checked.
+        verdict: `missing` is no error: not every user needs it.
+        found: details.
+        todo: how to change it, if that is possible.
     """
 
     what: str
@@ -53,9 +47,9 @@ class Finding:
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 def doctor(as_json: bool) -> None:
-    """Look at this installation: versions, extras, data sets, cores, and a check of the cryptography.
+    """Check this installation: versions, extras, data sets, cores and the cryptography.
 
-    Exit code 1 if something that everybody needs does not work.
+    The exit code is 1 if something that every user needs does not work.
     """
     findings = [_versions(), _cores(), *_extras(), *_datasets(), check_crypto()]
     if as_json:
@@ -67,7 +61,7 @@ def doctor(as_json: bool) -> None:
 
 
 def check_crypto(seconds: float = CHECK_SECONDS) -> Finding:
-    """A fresh 2048-bit key pair; sums of ciphertexts against sums of values, for so many seconds at most."""
+    """Compare sums of ciphertexts with sums of values under a new 2048-bit key, for at most `seconds`."""
     from sensecrypt.crypto.keys import generate_keypair
 
     what = "cryptography"
@@ -91,8 +85,8 @@ def check_crypto(seconds: float = CHECK_SECONDS) -> Finding:
 
 
 def _versions() -> Finding:
-    told = [f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in _PACKAGES)]
-    return Finding(f"sensecrypt {__version__}", "ok", ", ".join(told))
+    versions = [f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in _PACKAGES)]
+    return Finding(f"sensecrypt {__version__}", "ok", ", ".join(versions))
 
 
 def _version(package: str) -> str:
@@ -109,10 +103,9 @@ def _cores() -> Finding:
 
 def _extras() -> list[Finding]:
     findings = []
-    for extra, (purpose, modules) in EXTRAS.items():
-        absent = [module for module in modules if importlib.util.find_spec(module) is None]
-        if absent:
-            todo = f"pip install 'sensecrypt[{extra}]'"
+    for extra, (purpose, _) in EXTRAS.items():
+        if absent := missing_modules(extra):
+            todo = f'pip install "sensecrypt[{extra}]"'
             findings.append(Finding(f"extra {extra}", "missing", f"{purpose}: without {', '.join(absent)}", todo))
         else:
             findings.append(Finding(f"extra {extra}", "ok", purpose))
@@ -121,23 +114,33 @@ def _extras() -> list[Finding]:
 
 def _datasets() -> list[Finding]:
     place, findings = data_folder(), []
+    get = "downloaded at its first use"
+    if os.environ.get(FOLDER_VARIABLE):
+        get = f"put the official files there, or unset {FOLDER_VARIABLE}"
+    elif not _writable(place):
+        get = f"the folder cannot be written: set {FOLDER_VARIABLE} to one with the official files"
     for name in DATASETS:
         if is_there(name):
             found = "part of scikit-learn" if name == "digits" else str(place)
             findings.append(Finding(f"data {name}", "ok", found))
             continue
-        todo = "downloaded at its first use"
-        if os.environ.get(FOLDER_VARIABLE):
-            todo = f"put the official files there, or unset {FOLDER_VARIABLE}"
-        findings.append(Finding(f"data {name}", "missing", f"not in {place}", todo))
+        findings.append(Finding(f"data {name}", "missing", f"not in {place}", get))
     return findings
+
+
+def _writable(folder: Path) -> bool:
+    """Whether files can be written there, or the folder can be made."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    return there.is_dir() and os.access(there, os.W_OK)
 
 
 def _show(findings: list[Finding]) -> None:
     marks = {"ok": "[green]ok[/]", "missing": "[yellow]missing[/]", "failed": "[bold red]failed[/]"}
-    table = Table(box=None, pad_edge=False)
-    for column in ("", "", "found", "to do"):
-        table.add_column(column, overflow="fold")
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for column in ("verdict", "what"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("found", overflow="fold")
     for finding in findings:
-        table.add_row(marks[finding.verdict], finding.what, finding.found, finding.todo)
+        found = finding.found + (f"\n{finding.todo}" if finding.todo else "")
+        table.add_row(marks[finding.verdict], escape(finding.what), escape(found))
     Console().print(table)

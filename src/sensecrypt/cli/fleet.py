@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sensecrypt.cli.needs import needs
 from sensecrypt.cli.report import report_at_end
 from sensecrypt.config import AUTO, PRESETS, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
@@ -42,6 +43,7 @@ def fleet() -> None:
 @click.option("--clients", type=int, help="How many SuperNodes; at least 2. An existing fleet keeps its number.")
 @click.option("--tls", is_flag=True, default=None, help="SuperLink has a certificate, SuperNodes have registered keys.")
 @click.option("--port", type=click.IntRange(1, 65535), help="The first of clients + 2 ports. [default: free ones]")
+@needs("dkms", "flower", "torch")
 def up(folder: Path, clients: int | None, tls: bool | None, port: int | None) -> None:
     """Start a fleet and keep it up until Ctrl-C or SIGTERM; a part that dies is started again.
 
@@ -87,6 +89,7 @@ def _signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) 
 @click.option("--deadline", type=float, help="Seconds that a round's replies are waited for.")
 @click.option("--enrol-seconds", type=float, help="Seconds that clients are waited for at the start.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@needs("dkms", "flower", "torch")
 def run(
     folder: Path,
     config_file: Path | None,

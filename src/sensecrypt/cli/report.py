@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from sensecrypt.cli.needs import needs
 from sensecrypt.errors import InvalidInput, MissingExtra, SenseCryptError
 
 
@@ -14,6 +15,7 @@ from sensecrypt.errors import InvalidInput, MissingExtra, SenseCryptError
 @click.argument("run_dir", metavar="RUN_DIR", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="The file. [default: RUN_DIR/report.html]")
 @click.option("--open", "show", is_flag=True, help="Open it in the browser.")
+@needs("report")
 def report(run_dir: Path, out: Path | None, show: bool) -> None:
     """Make one HTML page of a run or a comparison.
 
@@ -31,6 +33,7 @@ def report(run_dir: Path, out: Path | None, show: bool) -> None:
 @click.command()
 @click.argument("run_dir", metavar="RUN_DIR", type=click.Path(path_type=Path))
 @click.option("--port", default=8650, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
+@needs("report")
 def watch(run_dir: Path, port: int) -> None:
     """Show a run while it goes on, in the browser.
 
@@ -38,9 +41,7 @@ def watch(run_dir: Path, port: int) -> None:
     served on 127.0.0.1 only. Ctrl-C ends it.
     """
     from sensecrypt.report import Watch
-    from sensecrypt.report.render import require_extra
 
-    require_extra()
     if run_dir.exists() and not run_dir.is_dir():
         raise InvalidInput(str(run_dir), "is no folder", "give the folder of a run")
     try:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from sensecrypt.cli.needs import needs
 from sensecrypt.cli.run import parse_settings
 from sensecrypt.cli.tables import show_table
 from sensecrypt.errors import InvalidInput
@@ -49,6 +50,7 @@ _COLOURS: dict[Outcome, str] = {
     help="Only write the paper line by line, from the TOML file of that name and what is in --out.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@needs("lab")
 def reproduce(
     items: tuple[str, ...],
     as_list: bool,

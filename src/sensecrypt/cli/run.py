@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from sensecrypt.cli.needs import needs
 from sensecrypt.cli.report import report_at_end
 from sensecrypt.config import AUTO, PRESETS, Release, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
@@ -39,6 +40,7 @@ _SETTING_UP = {"enrol": "enrolling", "rank": "importance order"}  # kinds of mes
 @click.option("--resume", is_flag=True, help="Continue the run in --out from its last complete round.")
 @click.option("--no-report", is_flag=True, help="Leave out report.html, the page of the run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@needs("torch")
 def run(
     config_file: Path | None,
     changes: tuple[str, ...],

@@ -21,14 +21,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sensecrypt import checks
 from sensecrypt.client.conditions import KEYS as CONDITIONS
 from sensecrypt.client.conditions import Conditions, read_conditions
 from sensecrypt.errors import InvalidInput, Rejected
-from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.tomlfile import read_toml, refuse_unknown
+
+if TYPE_CHECKING:
+    from sensecrypt.keyservice.http.client import DkmsClient
 
 _PATHS = ("certificate", "key", "authority", "state")
 _FLAGS = ("clear_sensitivities", "tell_accuracy", "release_to_aggregator")
@@ -74,6 +76,8 @@ class Identity:
 
     def connect(self) -> DkmsClient:
         """A connection to the key service with this identity, which tries again for a while."""
+        from sensecrypt.keyservice.http.client import DkmsClient  # needs httpx, which a run on one machine does not
+
         return DkmsClient(
             self.url, certificate=self.certificate, key=self.key, authority=self.authority, tries=_TRIES, pause=0.2
         )

@@ -17,13 +17,13 @@ from sensecrypt.coordinator.clusterround import ClusterRound, agree_on_masks, wi
 from sensecrypt.coordinator.coordination import Coordination
 from sensecrypt.coordinator.sums import MISMATCH, PartedSum
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
+from sensecrypt.protocol.answers import order_bytes
 from sensecrypt.protocol.requests import Assignment
 from sensecrypt.protocol.round import Round
 from sensecrypt.records import ClientRecord, ClusterRecords, Evaluation, Record, ServerRecord, grown
 from sensecrypt.worktime import work_seconds
 
 MAX_ATTEMPTS = 3
-INDEX_BYTES = 4  # of a parameter's number in an importance order
 VALUE_BYTES = 4  # of a parameter in a model
 _FINAL = (
     *("tags-mismatch", "too-few-contributors", "doubled-contributor", "no-tag"),
@@ -198,7 +198,7 @@ def release_order(run: Coordination, total: PartedSum, records: ClusterRecords, 
         message = total.total(without=without).close().to_bytes(total.round)
         seconds += max(0.0, work_seconds() - start - (total.cost.total_seconds - before))
         records.server = with_cost(server, total.cost, seconds, multiplied=total.round.factors is not None)
-        _release(run, message, total.round, records, {"bytes_down": INDEX_BYTES * total.round.size})
+        _release(run, message, total.round, records, {"bytes_down": order_bytes(total.round.size)})
 
     run.exclusion.release(total, run.rules, release_sum, first=first)
 

@@ -9,11 +9,10 @@ Everything else of the app stays as it is. Where an app has train functions that
 
 from __future__ import annotations
 
-import importlib.util
-
 from sensecrypt.errors import MissingExtra
+from sensecrypt.extras import missing_modules
 
-if any(importlib.util.find_spec(module) is None for module in ("flwr", "httpx")):
+if missing_modules("flower"):
     raise MissingExtra("sensecrypt.flower", "flower")
 
 from sensecrypt.flower.app import ClientApp

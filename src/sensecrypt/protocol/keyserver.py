@@ -228,14 +228,16 @@ class KeyServer:
 def _verifies(
     encrypted: Ints, values: Ints, aggregate: Aggregate, given: Sequence[Tag], round_: Round, *, seed: bytes
 ) -> bool:
-    """Whether the tags match these sums; takes equally long for all of them.
+    """Whether the tags match these sums; how long that takes depends on the masks alone.
 
     Where the aggregator multiplies, it also adds plain values into the ciphertexts. No parameter is then in both parts
     of the aggregate, nothing can be moved between them, and the tag over everything is enough.
     """
     small, offset = taggable(encrypted) & taggable(values), aggregate.tag_offset
     part = mac_tag(encrypted, seed) if aggregate.mask.blocks else 0
-    found = ((part + offset.encrypted) % PRIME, (mac_tag(values, seed) + offset.whole) % PRIME)
+    all_encrypted = bool(aggregate.common.flags.all()) and all(each.blinding is None for each in given)
+    whole = part if all_encrypted else mac_tag(values, seed)  # there is no rest: both are of the same values
+    found = ((part + offset.encrypted) % PRIME, (whole + offset.whole) % PRIME)
     tags = [(round_.factor(each.client) * each.encrypted, round_.factor(each.client) * each.value) for each in given]
     expected = (sum(part for part, _ in tags) % PRIME, sum(whole for _, whole in tags) % PRIME)
     return small & (found[1] == expected[1]) & (round_.factors is not None or found[0] == expected[0])

@@ -14,7 +14,7 @@ from importlib import import_module, resources
 from typing import Any
 
 from sensecrypt._version import __version__
-from sensecrypt.errors import MissingExtra
+from sensecrypt.extras import require
 from sensecrypt.report.figures import Page
 
 _FILES = "sensecrypt.report.files"
@@ -22,11 +22,7 @@ _FILES = "sensecrypt.report.files"
 
 def require_extra() -> None:
     """Raise `MissingExtra` unless the packages that make pages are installed."""
-    for package in ("jinja2", "vl_convert"):
-        try:
-            import_module(package)
-        except ImportError as error:
-            raise MissingExtra("the report page", "report") from error
+    require("the report page", "report")
 
 
 def render(page: Page, *, live: bool = False) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +12,8 @@ from typing import Any
 
 from sensecrypt import checks
 from sensecrypt.config import RunConfig
-from sensecrypt.errors import InvalidInput, MissingExtra, ServiceError
+from sensecrypt.errors import InvalidInput, ServiceError
+from sensecrypt.extras import require
 from sensecrypt.lab.fleet import flower, making, ports
 from sensecrypt.lab.fleet.commands import command_of, environment_of, tag
 from sensecrypt.lab.fleet.folder import Description, FleetFolder
@@ -25,7 +25,7 @@ from sensecrypt.lab.fleet.supervisor import Say, Supervisor
 _STILL_ONLINE = "Failed to activate SuperNode"  # a registered node that was killed, until two heartbeats are missed
 _READY_SECONDS = 120.0
 _LOOK_SECONDS = 0.5
-_NEEDED = ("flwr", "fastapi", "httpx", "uvicorn", "torch")
+NEEDED = ("dkms", "flower", "torch")  # extras
 
 
 class Fleet:
@@ -73,8 +73,7 @@ class Fleet:
 
     def up(self) -> Fleet:
         """Start everything, and wait until each part does its work; whatever fails ends what was started."""
-        if any(importlib.util.find_spec(module) is None for module in _NEEDED):
-            raise MissingExtra("a fleet", "flower")
+        require("a fleet", *NEEDED)
         description = self._make_or_read()
         self._held.enter_context(self.folder.held())
         try:
@@ -131,6 +130,7 @@ class Fleet:
             sweep(tag(name, self.folder), seconds=5)
         description = replace(description, port=self._choose_port(description), pids={})
         making.write_addresses(self.folder, description)
+        making.write_superexec(self.folder)
         making.check_identities(self.folder, description)
         self.folder.write(description)
         self._parts = {name: self._make(name, description) for name in ("dkms", "superlink", *description.nodes)}

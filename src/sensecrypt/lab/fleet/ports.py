@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import random
+import secrets
 import socket
 
 from sensecrypt.errors import ServiceError
@@ -17,7 +17,7 @@ _TRIES = 200
 def find_ports(count: int) -> int:
     """The first of `count` free ports in a row."""
     for _ in range(_TRIES):
-        first = random.randrange(_LOWEST, _HIGHEST - count)  # noqa: S311  (spreads fleets, no secret)
+        first = _LOWEST + secrets.randbelow(_HIGHEST - _LOWEST - count)  # fleets that start together find others
         if all(is_free(port) for port in range(first, first + count)):
             return first
     raise ServiceError(HOST, f"has no {count} free ports in a row", "choose the first one with --port")

@@ -6,11 +6,10 @@ PyTorch nor anything that could decrypt.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from sensecrypt.errors import MissingExtra
+from sensecrypt.extras import require
 
 if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 def server_app() -> ServerApp:
     """The ServerApp: it enrols clients, clusters them, and adds what they upload; it holds no key."""
-    _require_flower()
+    require("a ServerApp", "flower")
     from sensecrypt.transports.flower.serverapp import make_app
 
     return make_app()
@@ -57,7 +56,7 @@ def client_app(
         evaluate: named figures of a model on test data.
         device: where models train: `cpu`, `cuda`, `mps`, or `auto`.
     """
-    _require_flower()
+    require("a ClientApp", "flower", "torch")
     from sensecrypt.client.checking import make_recipe
     from sensecrypt.transports.flower.clientapp import make_app
 
@@ -72,8 +71,3 @@ def client_app(
         device=device,
     )
     return make_app(load, recipe=recipe)
-
-
-def _require_flower() -> None:
-    if any(importlib.util.find_spec(module) is None for module in ("flwr", "httpx")):
-        raise MissingExtra("the Flower engine", "flower")

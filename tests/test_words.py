@@ -24,7 +24,7 @@ INSTEAD = {
     "sign(s|ed)? for": "send a MAC tag",
     "(?<!\\.)pads?|padded": "blinding, blinded",
     "seal(s|ed|ing|er)?|unseal(s|ed)?": "protect (an update), serialize (bytes), encrypt at rest",
-    "opened|opening": "decrypt, release",
+    "openings?|opened (sum|round|aggregate)s?|(sum|round|aggregate)s? (is|are|was|were) opened": "decrypt, release",
     "turned sketch(es)?|sketch(es)?[- ]turned": "rotate",
     "sum ?rules": "release rules",
     "suspicions?": "group testing",
@@ -50,8 +50,6 @@ KINDS = {".py", ".md", ".svg", ".toml", ".js", ".css", ".html", ".yml", ".yaml",
 # Right English, or a name that is not ours: (part of the path, part of the line, reason).
 EXCEPTIONS = (
     ("cli/doctor.py", "pad_edge", "an argument of Rich's Table"),
-    ("report/files/page.js", "when they are opened", "a reader opens them"),
-    ("crypto/passphrase.py", "cannot be opened", "a file"),
     ("flower/proof.py", "signed for another run", "a digital signature"),
     ("CHANGELOG.md", "was receipt", "says which words were replaced"),
     ("CHANGELOG.md", "(open), randomizer", "says which words were replaced"),
@@ -62,21 +60,20 @@ EXCEPTIONS = (
 
 # Places left per folder: to be emptied. A number may fall, and never rise.
 ALLOWED: dict[str, int] = {
-    "CHANGELOG.md": 11,
-    "SECURITY.md": 6,
+    "CHANGELOG.md": 10,
     "deploy": 11,
-    "docs": 40,
+    "docs": 33,
     "examples": 5,
     "reproduce": 2,
     "src/sensecrypt/checks.py": 2,
     "src/sensecrypt/cli": 21,
-    "src/sensecrypt/client": 42,
+    "src/sensecrypt/client": 38,
     "src/sensecrypt/config.py": 3,
     "src/sensecrypt/coordinator": 42,
     "src/sensecrypt/crypto": 2,
     "src/sensecrypt/flower": 79,
     "src/sensecrypt/keyservice": 43,
-    "src/sensecrypt/lab": 137,
+    "src/sensecrypt/lab": 135,
     "src/sensecrypt/profiles.py": 2,
     "src/sensecrypt/protocol": 17,
     "src/sensecrypt/report": 53,
@@ -112,6 +109,7 @@ def places(text: str, path: str, patterns: dict[str, re.Pattern[str]] = PATTERNS
     """Every replaced word of the text, without the exceptions."""
     found = []
     for number, line in enumerate(text.splitlines(), 1):
+        line = re.sub("`tests/[^`]*`", "", line)
         if path == "CHANGELOG.md":
             line = re.sub("`[^`]*`", "", line)  # names as they were then
         if any(part in path and words in line for part, words, _ in EXCEPTIONS):

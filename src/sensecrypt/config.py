@@ -19,6 +19,7 @@ from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.devices import DEVICES
 from sensecrypt.errors import InvalidInput
 from sensecrypt.policies import get_policy
+from sensecrypt.policies.policy import Policy
 from sensecrypt.profiles import DEFAULT_PROFILE, get_profile
 from sensecrypt.tomlfile import read_toml, refuse_unknown
 from sensecrypt.types import Device
@@ -369,19 +370,28 @@ class RunConfig:
             fix = "choose profile paillier-2048-scalar, or layout blocks or prefix"
             raise InvalidInput("layout", f"individual needs one value a ciphertext, {profile} packs", fix)
 
-    def devices(self, number: int) -> list[Device]:
-        """What every client has in that round."""
+    @property
+    def policy(self) -> Policy:
+        """The policy that `selection.policy` names."""
+        return get_policy(self.selection.policy)
+
+    def device(self, client: int, number: int) -> Device:
+        """A client's device in that round."""
         names = self.machines.devices
         if names:
-            return [DEVICES[names[client % len(names)]] for client in range(self.problem.clients)]
+            return DEVICES[names[client % len(names)]]
         machines = (self.machines.cpus, self.machines.bandwidths, self.machines.ghz)
         now = [rows[min(max(number, 0), len(rows) - 1)] for rows in machines]
-        return [Device(*(row[client % len(row)] for row in now)) for client in range(self.problem.clients)]
+        return Device(*(row[client % len(row)] for row in now))
+
+    def devices(self, number: int) -> list[Device]:
+        """Every client's device in that round."""
+        return [self.device(client, number) for client in range(self.problem.clients)]
 
     def device_name(self, client: int, number: int) -> str:
         """What tables call a client's device in that round."""
         names = self.machines.devices
-        return names[client % len(names)] if names else f"{self.devices(number)[client].speed:g} CPUs"
+        return names[client % len(names)] if names else f"{self.device(client, number).speed:g} CPUs"
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Profile:
         randomness_ahead: whether the randomness of ciphertexts can be made before the values are known.
         forgeries_show_key: whether decryptions of forged ciphertexts show the secret key, as those of lattice schemes
             do: then nobody may see a sum before its MAC tag matched.
+        max_summands: ciphertexts that may be added before the noise of their sum could change it; None: any number.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Profile:
     multiplies: bool = False
     randomness_ahead: bool = False
     forgeries_show_key: bool = False
+    max_summands: int | None = None
 
     @property
     def bytes_per_value(self) -> float:
@@ -92,14 +94,14 @@ def _paillier(
 
 def _ring(polynomials: int) -> Profile:
     """`polynomials` times 2,048 values: the more, the fewer bytes a value, and the coarser the blocks."""
-    dimension, modulus_bits, header = 2048, 51, 16
+    dimension, header, first_bits, value_bits = 2048, 16, 50, 44
     return Profile(
         "ring-2048" if polynomials == 1 else f"ring-2048x{polynomials}",
         "ring",
         dimension,
         32,
         polynomials * dimension,
-        header + (polynomials + 1) * dimension * modulus_bits // 8,
+        header + dimension * (first_bits + polynomials * value_bits) // 8,
         0,
         128,
         "ring learning with errors, dimension 2048, modulus 2^51, ternary secret: 128 bits against classical and "
@@ -107,6 +109,7 @@ def _ring(polynomials: int) -> Profile:
         "Homomorphic Encryption Standard 2018: at most 54 bits of modulus against classical computers, 51 against "
         "quantum ones; any modulus: Peikert, Regev, Stephens-Davidowitz 2017",
         forgeries_show_key=True,
+        max_summands=10_000,
     )
 
 
@@ -152,6 +155,7 @@ _ALL = (
         "anybody sees a value, as approximate values would reveal the key (Li, Micciancio 2021)",
         "Homomorphic Encryption Standard 2018: at most 218 bits of modulus at dimension 8192",
         forgeries_show_key=True,
+        max_summands=1_000,
     ),
     _ring(1),
     _ring(4),

@@ -196,6 +196,25 @@ class Refusal:
 
 Record = ClientRecord | ServerRecord | Evaluation | Refusal
 Played = ClientRecord | ServerRecord
+
+
+@dataclass
+class ClusterRecords:
+    """The records of a cluster's round.
+
+    Attributes:
+        server: of aggregator and key server.
+        clients: of every member.
+    """
+
+    server: ServerRecord
+    clients: dict[int, ClientRecord]
+
+    def all(self) -> list[Played]:
+        """The clients' records, then the servers'."""
+        return [*self.clients.values(), self.server]
+
+
 _Growing = TypeVar("_Growing", bound=Facts | ServerRecord)
 _KINDS: dict[str, type[Any]] = {
     "evaluated": Evaluation,
@@ -234,8 +253,10 @@ def read_record(content: Any) -> Record:
 def grown(record: _Growing, more: Facts | Mapping[str, Any]) -> _Growing:
     """The record with more: numbers that are known grow; everything else is set."""
     news = to_fields(more) if isinstance(more, Facts) else more
-    known = vars(record)
-    changed: dict[str, Any] = {name: _plus(known[name], value) for name, value in news.items()}
+    known, changed = vars(record), dict[str, Any]()
+    for name, value in news.items():
+        adds = isinstance(value, (int, float)) and not isinstance(value, bool) and known[name] is not None
+        changed[name] = known[name] + value if adds else value
     return replace(record, **changed)
 
 
@@ -252,11 +273,6 @@ def servers_of(records: Iterable[Record]) -> list[ServerRecord]:
 def only_played(records: Iterable[Record]) -> list[Played]:
     """The records of clients and servers, without those of what happened besides."""
     return [record for record in records if isinstance(record, (ClientRecord, ServerRecord))]
-
-
-def _plus(old: Any, new: Any) -> Any:
-    number = isinstance(new, (int, float)) and not isinstance(new, bool)
-    return old + new if number and old is not None else new
 
 
 def _types(kind: Any) -> dict[str, tuple[type, ...]]:

@@ -43,14 +43,5 @@ class Cost:
         """Count what happens inside as that operation on so many ciphertexts."""
         start = work_seconds()
         yield
-        self._count(operation, work_seconds() - start, blocks)
-
-    def include(self, other: Cost) -> None:
-        """Add another cost to this one."""
-        for operation, seconds in other.seconds.items():
-            self._count(operation, seconds, other.blocks[operation])
-        self.ahead_seconds += other.ahead_seconds
-
-    def _count(self, operation: Operation, seconds: float, blocks: int) -> None:
-        self.seconds[operation] = self.seconds.get(operation, 0.0) + seconds
+        self.seconds[operation] = self.seconds.get(operation, 0.0) + work_seconds() - start
         self.blocks[operation] = self.blocks.get(operation, 0) + blocks

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from sensecrypt.keyservice.http.policy import Policy
-from tests.keyservice.conftest import Server, make_server, pki
+from tests.keyservice.conftest import Server, make_server, pki, server
 
-__all__ = ["pki"]
+__all__ = ["pki", "server"]
 
 
 @pytest.fixture(scope="module")

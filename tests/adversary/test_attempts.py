@@ -8,7 +8,6 @@ import time
 import pytest
 
 from sensecrypt.errors import Refused
-from tests.keyservice.conftest import server as server
 from tests.keyservice.rounds import Played
 
 

@@ -15,7 +15,7 @@ import pytest
 from sensecrypt import Mask
 from sensecrypt.errors import Refused
 from sensecrypt.keyservice.http.addresses import round_address
-from sensecrypt.keyservice.http.capacity import RESERVE
+from sensecrypt.keyservice.http.connections import RESERVE
 from sensecrypt.keyservice.pki import create_authority
 from sensecrypt.protocol.protection import protect_model
 from sensecrypt.protocol.round import Round, address_of

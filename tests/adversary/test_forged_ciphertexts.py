@@ -14,8 +14,9 @@ import pytest
 from sensecrypt import Mask
 from sensecrypt.crypto.ring.public import HEADER_BYTES, NOISE_BOUND, SHIFT
 from sensecrypt.errors import InvalidInput, Refused, Rejected
+from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.policy import Policy
-from sensecrypt.keyservice.http.registry import Run, check_policy
+from sensecrypt.keyservice.http.runs import Run, check_run
 from sensecrypt.keyservice.in_process import InProcessKeyService
 from sensecrypt.protocol import keyserver
 from sensecrypt.protocol.aggregator import RoundSum
@@ -26,10 +27,10 @@ from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round
 from sensecrypt.protocol.tags import PRIME, TagOffset, mac_tag
 from tests.crypto.conftest import keypair
-from tests.keyservice.conftest import server as server
 from tests.keyservice.rounds import Played
 
 CLIENTS = 3
+ADMIN = Identity("admin", "admin")
 PUBLIC, SECRET = keypair("ring-2048")
 SIZE = 2 * PUBLIC.slots
 EVERYTHING = Mask.prefix(2, size=SIZE, block=PUBLIC.slots)
@@ -75,8 +76,8 @@ def row(*polynomials: np.ndarray) -> np.ndarray:
     words = np.zeros((1, 2, PUBLIC.dimension), dtype=np.int64)
     for index, polynomial in enumerate(polynomials):
         words[0, index] = polynomial
-    made = PUBLIC._empty(1)
-    PUBLIC._write(words, made)
+    made = PUBLIC.empty(1)
+    PUBLIC.write(words, made)
     return np.repeat(made, 2, axis=0)
 
 
@@ -198,11 +199,11 @@ def test_the_key_service_counts_noise_as_it_counts_any_failure(server):
 
 def test_a_policy_that_lets_more_sums_fail_than_decision_19_counts_takes_no_such_run():
     with pytest.raises(Refused, match="more than 12 sums of a run fail"):
-        check_policy(_run("ring-2048"), Policy(failures_per_run=13))
-    check_policy(_run("ring-2048"), Policy())
-    check_policy(_run("paillier-2048"), Policy(failures_per_run=13))
+        check_run(_run("ring-2048"), ADMIN, Policy(failures_per_run=13))
+    check_run(_run("ring-2048"), ADMIN, Policy())
+    check_run(_run("paillier-2048"), ADMIN, Policy(failures_per_run=13))
 
 
 def _run(profile):
-    members = {client: f"phone-{client}" for client in range(CLIENTS)}
-    return Run("a", SIZE, profile, members, ["aggregator"], 3, 0.5, [], None, {})
+    members = {str(client): f"phone-{client}" for client in range(CLIENTS)}
+    return Run(run="a", size=SIZE, profile=profile, members=members, aggregators=["aggregator"])

@@ -10,8 +10,6 @@ import pytest
 
 from sensecrypt.errors import Refused
 from tests.keyservice.conftest import make_server
-from tests.keyservice.conftest import pki as pki
-from tests.keyservice.conftest import server as server
 from tests.keyservice.rounds import WEIGHTS, Played
 
 VICTIM = 2

@@ -5,24 +5,11 @@ Before, any certificate with that role registered rounds, read members' names an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from sensecrypt.errors import Refused
-from sensecrypt.keyservice.pki import create_authority
 from sensecrypt.protocol.round import address_of
-from tests.keyservice.conftest import Server, make_server
 from tests.keyservice.rounds import Played
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
-    pki = tmp_path_factory.mktemp("pki")
-    create_authority(pki)
-    server = make_server(tmp_path_factory.mktemp("dkms") / "service", pki).start()
-    yield server
-    assert server.end() == 0
 
 
 def test_another_runs_aggregator_is_refused_everything(server):

@@ -6,7 +6,6 @@ Without that, a sum that does not decrypt was told after 13 ms and one that does
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,20 +13,9 @@ import pytest
 
 from sensecrypt.errors import Refused
 from sensecrypt.keyservice.http import service as module
-from sensecrypt.keyservice.pki import create_authority
-from tests.keyservice.conftest import Server, make_server
 from tests.keyservice.rounds import Played
 
 TICK = 0.25  # seconds
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
-    pki = tmp_path_factory.mktemp("pki")
-    create_authority(pki)
-    server = make_server(tmp_path_factory.mktemp("dkms") / "service", pki).start()
-    yield server
-    assert server.end() == 0
 
 
 @pytest.mark.parametrize(("profile", "size"), [("insecure-test", 100), ("ring-2048", 4096)])

@@ -57,7 +57,7 @@ def make_task(context, **changes) -> Task:
     weights = dict.fromkeys(range(4), 0.25)
     round_ = Round("local", 0, 0, "model", vector.size, get_profile("insecure-test"), weights, 0)
     exposed = np.zeros_like(vector)
-    task = Task(0, round_, vector, None, None, None, exposed, 0.5, SEED, None)
+    task = Task(0, round_, vector, None, None, exposed, 0.5, SEED, None)
     return replace(task, **changes)
 
 

@@ -118,7 +118,7 @@ class TestPartedSum:
     RULES = ReleaseRules(1)
 
     def parted(self):
-        parted = PartedSum(self.ROUND, keypair("insecure-test")[0], [{0, 1}, {2}])
+        parted = PartedSum(self.ROUND, keypair("insecure-test")[0], [{0, 1}, {2}], tags=lambda _: [0, 1, 2])
         for client in range(3):
             mask = Mask.prefix(1, size=8, block=self.ROUND.block)
             protected = protect_model(
@@ -136,14 +136,14 @@ class TestPartedSum:
             raise Refused("busy", "later", "wait")
 
         with pytest.raises(Refused, match="later"):
-            self.parted().open_most(self.RULES, busy)
+            Exclusion().release(self.parted(), self.RULES, busy)
 
     def test_the_first_refusal_is_told_if_nothing_helps(self):
         def never(part):
             raise Refused(MISMATCH, f"without {part}", "look")
 
         with pytest.raises(Refused, match="without None"):
-            self.parted().open_most(self.RULES, never)
+            Exclusion().release(self.parted(), self.RULES, never)
 
     def test_parts_are_left_out_one_after_another(self):
         asked = []
@@ -153,10 +153,11 @@ class TestPartedSum:
             if part != 1:
                 raise Refused(MISMATCH, "no", "look")
 
-        parted = self.parted()
-        assert parted.of_part(parted.open_most(self.RULES, only_without_the_second)) == (2,)
+        parted, exclusion = self.parted(), Exclusion()
+        assert parted.of_part(exclusion.release(parted, self.RULES, only_without_the_second)) == (2,)
+        assert exclusion.found == {2}
         assert asked == [None, 0, 1]
-        assert parted.open_most(self.RULES, only_without_the_second, first=1) == 1
+        assert exclusion.release(parted, self.RULES, only_without_the_second, first=1) == 1
         assert asked[3:] == [1]
 
     def test_what_the_key_server_would_refuse_is_not_handed_in(self):
@@ -167,10 +168,10 @@ class TestPartedSum:
             raise Refused(MISMATCH, "no", "look")
 
         with pytest.raises(Refused):
-            self.parted().open_most(ReleaseRules(2), never)
+            Exclusion().release(self.parted(), ReleaseRules(2), never)
         assert asked == [None, 1]  # without the first part there is one left
         with pytest.raises(Rejected, match="at least 4"):
-            self.parted().open_most(ReleaseRules(4), never)
+            Exclusion().release(self.parted(), ReleaseRules(4), never)
 
     def test_parts_add_up(self):
         parted = self.parted()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 
 Q_BITS, DELTA_BITS, HEADER_BYTES = 51, 19, 16
+FIRST_BITS, VALUE_BITS = 50, 44
 Q = 2**Q_BITS
 
 
@@ -43,26 +44,33 @@ def to_places(polynomial: list[int]) -> list[int]:
     return [polynomial[exponent] for exponent in places(len(polynomial))]
 
 
-def to_bytes(polynomial: list[int]) -> bytes:
+def digits_above_32(bits: int) -> list[tuple[int, int]]:
+    """Where the digits above the lower 32 bits begin, and how wide they are: 16, 8, 4 or single bits."""
+    found, start = [], 32
+    while start < bits:
+        width = next(width for width in (16, 8, 4, 1) if width <= bits - start)
+        found.append((start, width))
+        start += width
+    return found
+
+
+def to_bytes(polynomial: list[int], bits: int = Q_BITS) -> bytes:
     placed = to_places(polynomial)
-    low = b"".join((c % 2**32).to_bytes(4, "little") for c in placed)
-    middle = b"".join((c >> 32 & 0xFFFF).to_bytes(2, "little") for c in placed)
-    rows = (sum((c >> bit & 1) << i for i, c in enumerate(placed)) for bit in (48, 49, 50))
-    return low + middle + b"".join(row.to_bytes(len(placed) // 8, "little") for row in rows)
+    data = b"".join((c % 2**32).to_bytes(4, "little") for c in placed)
+    for start, width in digits_above_32(bits):
+        digits = sum((c >> start & 2**width - 1) << width * i for i, c in enumerate(placed))
+        data += digits.to_bytes(len(placed) * width // 8, "little")
+    return data
 
 
-def from_bytes(data: bytes) -> list[int]:
-    n = len(data) * 8 // Q_BITS
-    low, middle, top = data[: 4 * n], data[4 * n : 6 * n], data[6 * n :]
-    rows = [int.from_bytes(top[i * n // 8 : (i + 1) * n // 8], "little") for i in range(3)]
-    return from_places(
-        [
-            int.from_bytes(low[4 * i : 4 * i + 4], "little")
-            | int.from_bytes(middle[2 * i : 2 * i + 2], "little") << 32
-            | sum((row >> i & 1) << (48 + bit) for bit, row in enumerate(rows))
-            for i in range(n)
-        ]
-    )
+def from_bytes(data: bytes, bits: int = Q_BITS) -> list[int]:
+    n = len(data) * 8 // bits
+    placed = [int.from_bytes(data[4 * i : 4 * i + 4], "little") for i in range(n)]
+    for start, width in digits_above_32(bits):
+        digits = int.from_bytes(data[n * start // 8 : n * (start + width) // 8], "little")
+        for i in range(n):
+            placed[i] |= (digits >> width * i & 2**width - 1) << start
+    return from_places(placed)
 
 
 def public_a(seed: bytes, n: int) -> list[int]:
@@ -78,25 +86,37 @@ def header(profile: str, seed: bytes, b: list[list[int]]) -> bytes:
     return hashlib.sha256(profile.encode() + seed + b"".join(map(to_bytes, b))).digest()[:HEADER_BYTES]
 
 
+def without_lowest(polynomial: list[int], bits: int) -> bytes:
+    """The bytes of the highest `bits` bits of each coefficient."""
+    return to_bytes([c % Q >> Q_BITS - bits for c in polynomial], bits)
+
+
 def encrypt(
-    profile: str, seed: bytes, b: list[list[int]], values: list[list[int]], u: list[int], f: list[list[int]]
+    profile: str,
+    seed: bytes,
+    b: list[list[int]],
+    values: list[list[int]],
+    u: list[int],
+    f: list[list[int]],
+    d: list[list[int]],
 ) -> bytes:
     """A ciphertext with given randomness; `values` in the order in which they stand in it."""
-    first = plus(times(u, public_a(seed, len(u))), f[0])
+    first = without_lowest(plus(times(u, public_a(seed, len(u))), f[0], d[0]), FIRST_BITS)
     others = [
-        plus(times(u, each), error, [value << DELTA_BITS for value in from_places(row)])
-        for each, error, row in zip(b, f[1:], values, strict=True)
+        without_lowest(plus(times(u, each), error, rounding, [v << DELTA_BITS for v in from_places(row)]), VALUE_BITS)
+        for each, error, rounding, row in zip(b, f[1:], d[1:], values, strict=True)
     ]
-    return header(profile, seed, b) + b"".join(map(to_bytes, [first, *others]))
+    return header(profile, seed, b) + first + b"".join(others)
 
 
 def decrypt(ciphertext: bytes, s: list[list[int]]) -> tuple[list[int], int]:
     """The values in their order, and the largest noise."""
-    size = len(s[0]) * Q_BITS // 8
-    body = ciphertext[HEADER_BYTES:]
-    first, *others = (from_bytes(body[i : i + size]) for i in range(0, len(body), size))
+    start, size = HEADER_BYTES + len(s[0]) * FIRST_BITS // 8, len(s[0]) * VALUE_BITS // 8
+    first = [c << Q_BITS - FIRST_BITS for c in from_bytes(ciphertext[HEADER_BYTES:start], FIRST_BITS)]
     values, noise = [], 0
-    for secret, other in zip(s, others, strict=True):
+    for index, secret in enumerate(s):
+        packed = ciphertext[start + index * size :][:size]
+        other = [c << Q_BITS - VALUE_BITS for c in from_bytes(packed, VALUE_BITS)]
         for phase in to_places(plus(times(secret, first), other)):
             value = (phase + 2 ** (DELTA_BITS - 1)) >> DELTA_BITS
             noise = max(noise, abs(phase - (value << DELTA_BITS)))

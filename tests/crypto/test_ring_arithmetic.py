@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from sensecrypt.crypto.ring import arithmetic, sampling
-from sensecrypt.crypto.ring.arithmetic import MODULUS, product, small_transform, split_transform, transform
+from sensecrypt.crypto.ring.arithmetic import (
+    MODULUS,
+    MODULUS_BITS,
+    product,
+    small_transform,
+    split_transform,
+    transform,
+)
 from sensecrypt.crypto.ring.packing import pack, packed_bytes, unpack
-from sensecrypt.crypto.ring.sampling import errors, expand, random_bytes, ternary
+from sensecrypt.crypto.ring.public import FIRST_BITS, VALUE_BITS
+from sensecrypt.crypto.ring.sampling import below_powers_of_2, errors, expand, random_bytes, ternary
 from tests.crypto import plainring
 
 N = 2048
@@ -110,25 +118,26 @@ def test_a_dimension_beyond_the_bound_is_refused():
         transform(np.zeros(4096))
 
 
-@given(st.integers(0, 2**32), st.sampled_from([8, 16, 2048]), st.integers(1, 3))
-def test_bytes_are_those_of_plain_integers_and_come_back(seed, n, rows):
+@given(st.integers(0, 2**32), st.sampled_from([8, 16, 2048]), st.integers(1, 3), st.integers(32, 63))
+def test_bytes_are_those_of_plain_integers_and_come_back(seed, n, rows, bits):
     words = np.random.default_rng(seed).integers(-(2**63), 2**63, (rows, n))
-    packed = np.zeros((rows, packed_bytes(n)), np.uint8)
-    pack(words, packed)
-    assert np.array_equal(unpack(packed), words % MODULUS)
+    packed = np.zeros((rows, packed_bytes(n, bits)), np.uint8)
+    pack(words, packed, bits)
+    assert np.array_equal(unpack(packed, bits), words & 2**bits - 1)
     assert [row.tobytes() for row in packed] == [
-        plainring.to_bytes(plainring.from_places([int(word) % MODULUS for word in row])) for row in words
+        plainring.to_bytes(plainring.from_places([int(word) % 2**bits for word in row]), bits) for row in words
     ]
 
 
-def test_all_bytes_are_a_polynomial():
-    data = np.frombuffer(os.urandom(3 * packed_bytes(N)), np.uint8).reshape(3, -1)
+@pytest.mark.parametrize("bits", [MODULUS_BITS, FIRST_BITS, VALUE_BITS])
+def test_all_bytes_are_a_polynomial(bits):
+    data = np.frombuffer(os.urandom(3 * packed_bytes(N, bits)), np.uint8).reshape(3, -1)
     again = np.zeros_like(data)
-    words = unpack(data)
-    pack(words, again)
+    words = unpack(data, bits)
+    pack(words, again, bits)
     assert np.array_equal(again, data)
     assert words.min() >= 0
-    assert words.max() < MODULUS
+    assert words.max() < 2**bits
 
 
 def test_ternary_polynomials_are_uniform():
@@ -159,6 +168,14 @@ def test_errors_are_centred_binomial():
 def test_the_most_extreme_errors(monkeypatch, byte, error):
     monkeypatch.setattr(sampling, "random_bytes", lambda count: np.full(count, byte, np.uint8))
     assert (errors((2, 16)) == error).all()
+
+
+def test_numbers_that_round_are_uniform_below_their_power_of_2():
+    drawn = below_powers_of_2([1, 7, 8], (300, N))
+    for numbers, exponent in zip(drawn, (1, 7, 8), strict=True):
+        counts = np.bincount(numbers.ravel(), minlength=2**exponent)
+        assert len(counts) == 2**exponent
+        assert stats.chisquare(counts).pvalue > 1e-6
 
 
 def test_random_bytes_are_keyed_afresh_by_the_operating_system(monkeypatch):

@@ -119,8 +119,8 @@ def test_a_flipped_bit_changes_values_only_by_multiples_of_delta():
             words = public.words(fresh)
             one[0, 0, 3] = 1 << bit
             words[:, polynomial : polynomial + 1] ^= one
-            row = public._empty(1)
-            public._write(words, row)
+            row = public.empty(1)
+            public.write(words, row)
             if bit == BITS_BELOW_DELTA - 1:
                 with pytest.raises(InvalidCiphertext):
                     secret.decrypt(row, public.slots)

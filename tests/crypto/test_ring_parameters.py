@@ -7,7 +7,7 @@ from math import e, log2, pi, sqrt
 import pytest
 
 from sensecrypt.crypto.ring.arithmetic import LARGEST_DIMENSION, MODULUS_BITS
-from sensecrypt.crypto.ring.public import HEADER_BYTES
+from sensecrypt.crypto.ring.public import FIRST_BITS, HEADER_BYTES, VALUE_BITS
 from sensecrypt.crypto.ring.sampling import TERNARY_VARIANCE, VARIANCE
 from sensecrypt.profiles import PROFILES
 
@@ -32,8 +32,8 @@ def test_the_standard_gives_128_bits_in_both_tables(profile):
 def test_sizes(profile):
     k = profile.slots // profile.key_bits
     assert profile.slots == k * profile.key_bits
-    assert profile.ciphertext_bytes == HEADER_BYTES + (k + 1) * profile.key_bits * MODULUS_BITS // 8
-    assert profile.bytes_per_value <= (13.5 if k == 1 else 9.2)
+    assert profile.ciphertext_bytes == HEADER_BYTES + profile.key_bits * (FIRST_BITS + k * VALUE_BITS) // 8
+    assert profile.bytes_per_value <= (12 if k == 1 else 7.1)
 
 
 def block_size(n: int, log_q: int) -> int:

@@ -17,7 +17,7 @@ from tests.crypto.conftest import keypair
 from tests.vectors.make_ring_vectors import draw
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "ring.json").read_text())
-TINY = Profile("ring-tiny", "ring", 16, 32, 32, 16 + 3 * 16 * 51 // 8, 0, 0, "none", "a vector")
+TINY = Profile("ring-tiny", "ring", 16, 32, 32, 16 + 16 * (50 + 2 * 44) // 8, 0, 0, "none", "a vector")
 
 
 def placed(polynomials, dtype=np.int8):
@@ -30,7 +30,9 @@ def test_ciphertexts_are_those_of_plain_integers_bit_by_bit(case, monkeypatch):
     drawn, seed = draw(case["seed"], case["n"], case["k"]), bytes.fromhex(case["public_seed"])
     # The verifier.
     polynomials = plainring.public_b(seed, drawn["s"], drawn["e"])
-    expected = plainring.encrypt(case["profile"], seed, polynomials, drawn["values"], drawn["u"][0], drawn["f"])
+    expected = plainring.encrypt(
+        case["profile"], seed, polynomials, drawn["values"], drawn["u"][0], drawn["f"], drawn["d"]
+    )
     flat = [value for row in drawn["values"] for value in row]
     assert plainring.decrypt(expected, drawn["s"])[0] == flat
     if "ciphertext" in case:
@@ -43,8 +45,9 @@ def test_ciphertexts_are_those_of_plain_integers_bit_by_bit(case, monkeypatch):
     public = RingPublicKey(seed, b"".join(map(plainring.to_bytes, polynomials)), case["profile"])
     secret = RingSecretKey(placed(drawn["s"]), public)
     values = np.array(drawn["values"]).reshape(1, case["k"], case["n"])
-    made = public._empty(1)
-    public._encrypt_with(values, placed(drawn["u"]), placed(drawn["f"])[:, None], made)
+    made = public.empty(1)
+    d = placed(drawn["d"], np.uint8)[:, None]
+    public._encrypt_with(values, placed(drawn["u"]), placed(drawn["f"])[:, None], d, made)
     assert made.tobytes() == expected
     assert secret.decrypt(made, values.size).tolist() == flat
 

@@ -10,10 +10,11 @@ import pytest
 
 from sensecrypt import PROFILES, InvalidCiphertext, InvalidInput, Profile, checks, generate_keypair
 from sensecrypt.config import make_config
+from sensecrypt.crypto.base import check_rows, check_shape, same_rows
 from sensecrypt.crypto.encoding import check_ints, rows_of
 from sensecrypt.crypto.keyfile import read_secret, write_secret
 from sensecrypt.crypto.publicfile import read_public, write_public
-from sensecrypt.crypto.scheme import PublicScheme, SecretScheme, check_rows, check_shape, same_rows
+from sensecrypt.crypto.scheme import PublicScheme, SecretScheme
 from sensecrypt.crypto.schemes import SCHEMES
 from sensecrypt.crypto.secretschemes import SECRET_SCHEMES
 from sensecrypt.runs.folder import RunFolder

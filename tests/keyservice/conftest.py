@@ -14,12 +14,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from sensecrypt.crypto import passphrase
 from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.pki import create_authority, issue
 
 PASSPHRASE = "correct horse battery"
 CLIENTS = 4
+CHEAP = Path(__file__).parent / "cheap"  # its `sitecustomize` makes key files cheap
 
 
 def certificate(folder: Path, role: str, name: str, *, days: int = 30) -> tuple[Path, Path]:
@@ -44,7 +46,8 @@ class Server:
         return [sys.executable, "-m", "sensecrypt", "dkms", "serve", *flat, "--workers", "1", "--port", "0", *more]
 
     def start(self, *more: str) -> Server:
-        environment = {**os.environ, "SENSECRYPT_PASSPHRASE": PASSPHRASE}
+        path = os.pathsep.join([str(CHEAP), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "SENSECRYPT_PASSPHRASE": PASSPHRASE, "PYTHONPATH": path}
         with (self.folder.path / "stderr.txt").open("a") as stderr:
             self.process = subprocess.Popen(
                 self.command(*more), stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment
@@ -95,7 +98,9 @@ class Server:
 def make_server(folder: Path, pki: Path, **policy: object) -> Server:
     """A new folder, with a policy for tests."""
     server = Server(folder, pki)
-    server.folder.create(PASSPHRASE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passphrase, "SCRYPT", {"n": 2**10, "r": 8, "p": 1})
+        server.folder.create(PASSPHRASE)
     small = {"min_contributors": 2, "colluders": 0}  # for rounds of two
     many = dict.fromkeys(("requests_per_second", "burst", "lines_per_minute", "rounds_per_minute"), 10_000)
     settings = {"allow_insecure": True, **small, **many, **policy}
@@ -124,9 +129,9 @@ def pki(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory, pki) -> Iterator[Server]:
-    server = make_server(tmp_path_factory.mktemp("dkms") / "service", pki)
+    server = make_server(tmp_path_factory.mktemp("dkms") / "service", pki, decryptions_per_minute=10_000)
     server.start()
     yield server
     assert server.end() == 0

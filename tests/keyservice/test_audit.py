@@ -35,7 +35,7 @@ def folder(tmp_path) -> Folder:
     folder.create("correct horse")
     store = Store(folder.database, folder.log)
     for number in range(9):
-        store.note({"event": "test", "value": number})
+        store.note("test", value=number)
     store.close()
     return folder
 
@@ -111,7 +111,7 @@ def test_log_and_database_rewritten_together_are_noticed_by_whoever_noted_a_head
     assert (result.exit_code, "line 10 is known" in result.output) == (1, True)
     store = Store(folder.database, folder.log)
     for _ in range(5):
-        store.note({"event": "other"})
+        store.note("other")
     store.close()
     assert "the log was rewritten" in check(folder, "--head", noted).output
 
@@ -131,7 +131,7 @@ def test_a_crash_between_commit_and_append_loses_no_line(tmp_path_factory, cut):
     folder.create("correct horse")
     before = folder.log.read_bytes()
     store = Store(folder.database, folder.log)
-    store.note({"event": "test"})
+    store.note("test")
     store.close()
     whole = folder.log.read_bytes()
     line = whole[len(before) :].decode().rstrip("\n")
@@ -151,7 +151,7 @@ def test_work_that_raises_leaves_neither_change_nor_line(folder):
 
     def work(transaction):
         transaction.change("INSERT INTO runs VALUES ('x', '', '', 0)")
-        transaction.note({"event": "never"})
+        transaction.note("never")
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
@@ -171,10 +171,10 @@ def test_after_a_failed_write_nothing_is_granted_any_more(folder, monkeypatch):
         patch.setattr(audit.LogFile, "append", fail)
         for _ in range(2):
             with pytest.raises(Exception, match="cannot write its state") as refusal:
-                store.note({"event": "test"})
+                store.note("test")
             assert refusal.value.code == "storage"
     with pytest.raises(Exception, match="cannot write its state"):
-        store.note({"event": "test"})
+        store.note("test")
     store.close()
     Store(folder.database, folder.log).close()  # repairs: the committed line is in the file again
     assert verify_log(folder)[0].number == 11

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sensecrypt.errors import ServiceError
-from sensecrypt.keyservice.http.capacity import RESERVE, Capacity, fit
-from sensecrypt.keyservice.http.connections import Connections, Peer
+from sensecrypt.keyservice.http.connections import RESERVE, Capacity, Connections, Peer, fit
 from sensecrypt.keyservice.http.metrics import Metrics
 from sensecrypt.keyservice.http.policy import Policy
 

@@ -12,17 +12,17 @@ import pytest
 from sensecrypt.errors import Rejected, ServiceError
 from sensecrypt.keyservice.http import storagecipher
 from sensecrypt.keyservice.http.certificates import Identity
+from sensecrypt.keyservice.http.claims import Claims
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.ledger import DatabaseLedger
 from sensecrypt.keyservice.http.limits import Buckets, Thinned, thin_messages
-from sensecrypt.keyservice.http.registry import Registry, address_of
-from sensecrypt.keyservice.http.releases import Releases
+from sensecrypt.keyservice.http.rounds import Rounds
 from sensecrypt.keyservice.http.storagecipher import StorageCipher
 from sensecrypt.keyservice.http.store import Store
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.ledger import ImportanceOrder, Ledger, MemoryLedger
 from sensecrypt.protocol.messages import Tag
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, address_of
 from sensecrypt.protocol.tags import new_blinding
 from sensecrypt.protocol.updates import ReleasedSum
 from sensecrypt.types import Mask
@@ -48,10 +48,10 @@ def store(tmp_path, monkeypatch):
 def ledger(request, store) -> Ledger:
     if request.param == "memory":
         return MemoryLedger()
-    registry = Registry(store)
+    rounds = Rounds(store)
     for number in (0, 1):
-        registry.add_round(a_round(number), WHO)
-        Releases(store, 3, 12).claim(address_of(a_round(number)), b"digest", WHO)
+        rounds.add(a_round(number), WHO)
+        Claims(store, 3, 12).claim(address_of(a_round(number)), b"digest", WHO)
     return DatabaseLedger(store, bytes(32), WHO)
 
 
@@ -80,8 +80,8 @@ def test_pads_are_forgotten_when_their_round_is_opened(ledger):
 
 
 def test_a_pad_that_comes_after_the_opening_is_not_kept_either(store):
-    Registry(store).add_round(a_round(), WHO)
-    Releases(store, 3, 12).claim(address_of(a_round()), b"digest", WHO)
+    Rounds(store).add(a_round(), WHO)
+    Claims(store, 3, 12).claim(address_of(a_round()), b"digest", WHO)
     ledger = DatabaseLedger(store, bytes(32), WHO)
     ledger.keep_released(a_round(), ReleasedSum(np.arange(4), 1.0, (0,)))
     assert ledger.keep_tag(a_round(), Tag(1, 7, 5, new_blinding(Mask([False], 4, 4))))
@@ -90,7 +90,7 @@ def test_a_pad_that_comes_after_the_opening_is_not_kept_either(store):
 
 def test_what_was_erased_before_a_crash_is_gone_from_the_log_after_the_next_start(store, tmp_path):
     """The process died between erasing and truncating the write-ahead log: whoever starts again does it."""
-    Registry(store).add_round(a_round(), WHO)
+    Rounds(store).add(a_round(), WHO)
     ledger = DatabaseLedger(store, bytes(32), WHO)
     ledger.keep_tag(a_round(), Tag(1, 7, 5, new_blinding(Mask([False], 4, 4))))
     [encrypted] = store.run(lambda transaction: transaction.row("SELECT blinded FROM tags"))
@@ -99,7 +99,7 @@ def test_what_was_erased_before_a_crash_is_gone_from_the_log_after_the_next_star
     shutil.copytree(tmp_path / "service", crashed)
     assert any(encrypted in path.read_bytes() for path in crashed.glob("state.db*"))
     again = Store(Folder(crashed).database, Folder(crashed).log)
-    again.note({"event": "anything"})
+    again.note("anything")
     assert not any(encrypted in path.read_bytes() for path in crashed.glob("state.db*"))
     again.close()
 
@@ -108,7 +108,7 @@ def test_what_was_erased_before_a_crash_is_gone_from_the_log_after_the_next_star
 def test_a_pad_that_comes_after_something_later_has_begun_is_not_kept_either(store, later):
     ledger, tag = DatabaseLedger(store, bytes(32), WHO), Tag(1, 7, 5, new_blinding(Mask([False], 4, 4)))
     for each in (a_round(), later):
-        Registry(store).add_round(each, WHO)
+        Rounds(store).add(each, WHO)
     assert ledger.keep_tag(a_round(), tag)
     assert ledger.keep_tag(later, tag)
     assert ledger.tags(a_round())[1].blinding is None
@@ -144,7 +144,7 @@ def test_the_latest_order_holds(ledger):
 
 
 def test_of_many_tags_at_once_one_is_kept(store):
-    Registry(store).add_round(a_round(), WHO)
+    Rounds(store).add(a_round(), WHO)
     ledger, kept = DatabaseLedger(store, bytes(32), WHO), []
     threads = [
         threading.Thread(target=lambda value=value: kept.append(ledger.keep_tag(a_round(), Tag(0, value, 5))))
@@ -159,8 +159,8 @@ def test_of_many_tags_at_once_one_is_kept(store):
 
 
 def test_of_many_openings_at_once_one_is_kept(store):
-    Registry(store).add_round(a_round(), WHO)
-    Releases(store, 3, 12).claim(address_of(a_round()), b"digest", WHO)
+    Rounds(store).add(a_round(), WHO)
+    Claims(store, 3, 12).claim(address_of(a_round()), b"digest", WHO)
     ledger, outcomes = DatabaseLedger(store, bytes(32), WHO), []
 
     def keep() -> None:

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from sensecrypt.keyservice.http import listener as module
-from sensecrypt.keyservice.http.capacity import Capacity
-from sensecrypt.keyservice.http.connections import Connections, Peer
+from sensecrypt.keyservice.http.connections import Capacity, Connections, Peer
 from sensecrypt.keyservice.http.listener import Listener
 from sensecrypt.keyservice.http.metrics import Metrics
 

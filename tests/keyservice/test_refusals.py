@@ -80,19 +80,19 @@ class TestWeights:
         assert (refusal.code, reason in refusal.reason) == ("too-few-contributors", True), refusal.reason
 
     def test_an_aggregator_sets_no_weights(self, played):
-        """Weights follow from what each client told once, whatever the aggregator or a client would have later."""
+        """Weights follow from the first number of samples that each client reports, whatever comes later."""
         others = {0: 0.3, 1: 0.3, 2: 0.2, 3: 0.2}
         round_ = Round(played.run, next(_numbers), 0, "model", played.size, played.profile, others)
         refusal = refusal_of(lambda: played.register(round_))
         assert refusal.code == "other-weights"
-        assert "client 0 has a weight of 0.3, the samples that members told give 0.1923" in refusal.reason
+        assert "client 0 has a weight of 0.3, the samples that members reported give 0.1923" in refusal.reason
         with played.client(0) as client:
             client.report_samples(played.run, 1000)
         played.play(played.round(next(_numbers)))
         with played.aggregator() as aggregator:
             assert aggregator.samples(played.run) == SAMPLES
 
-    def test_a_member_that_told_no_samples_is_in_no_round(self, server):
+    def test_a_member_that_reported_no_samples_is_in_no_round(self, server):
         played = Played(server)
         with played.admin() as admin:
             asked = {"size": 100, "profile": "insecure-test", "members": played.members, "min_contributors": 2}

@@ -14,7 +14,7 @@ from sensecrypt.cli.passphrase import PASSPHRASE_VARIABLE, find_passphrase
 from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.policy import read_policy
-from sensecrypt.keyservice.http.registry import Run
+from sensecrypt.keyservice.http.runs import Run
 from sensecrypt.keyservice.http.service import KeyService
 from sensecrypt.keyservice.http.storagecipher import read_root
 from sensecrypt.keyservice.http.store import Store
@@ -86,8 +86,8 @@ def test_the_policy_decides_on_constant_time(tmp_path, constant_time):
     store, vault = Store(folder.database, folder.log), Watched(PASSPHRASE)
     root, policy = read_root(folder.root, PASSPHRASE), read_policy(folder.policy)
     service = KeyService(folder, root, store, vault, policy, workers=1)
-    members = {client: f"phone-{client}" for client in range(3)}
-    run = Run("run", 3, "insecure-test", members, ["aggregator"], 3, 0.5, first=[], rounds=None, server={})
+    members = {str(client): f"phone-{client}" for client in range(3)}
+    run = Run(run="run", size=3, profile="insecure-test", members=members, aggregators=["aggregator"])
     service.register_run(run, Identity("admin", "admin"))
     key = service._key("run")
     assert key.decrypt(key.encrypt([1, 2, 3]), 3).tolist() == [1, 2, 3]

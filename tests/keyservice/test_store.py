@@ -35,7 +35,7 @@ def test_a_write_that_fails_for_want_of_descriptors_is_tried_again(folder, monke
         append(self, lines)
 
     monkeypatch.setattr(audit.LogFile, "append", failing)
-    store.note({"event": "test"})
+    store.note("test")
     assert not store.broken
     store.close()
     assert verify_log(folder) == (store.head, 0)
@@ -64,13 +64,13 @@ def test_whoever_asks_while_the_store_closes_is_answered(folder, monkeypatch):
             put(job)
 
     monkeypatch.setattr(store, "_queue", Queue())
-    asking = threading.Thread(target=lambda: store.note({"event": "test"}), daemon=True)
+    asking = threading.Thread(target=lambda: store.note("test"), daemon=True)
     asking.start()
     asking.join(5)
     assert not asking.is_alive()
     closing.join(5)
     with pytest.raises(Refused, match="stopping"):
-        store.note({"event": "test"})
+        store.note("test")
 
 
 def test_a_service_that_cannot_write_ends_and_starts_again(tmp_path, pki):

@@ -14,6 +14,7 @@ from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.answers import (
     Acknowledgement,
     RoundTask,
+    order_bytes,
     read_importance_order,
     read_released,
     serialize_importance_order,
@@ -54,7 +55,13 @@ def test_orders_and_acknowledgements_are_read_as_they_were():
     ranking = read_importance_order(
         serialize_importance_order(ImportanceOrder(np.array([2, 0, 1]), np.array([0.5, 0.25])))
     )
-    assert (ranking.order.tolist(), ranking.profile.tolist()) == ([2, 0, 1], [0.5, 0.25])
+    assert (ranking.order.tolist(), ranking.sensitivities.tolist()) == ([2, 0, 1], [0.5, 0.25])
+    for size in (1, 2**16, 2**16 + 1, 2**17, 300_001):
+        order, profile = np.random.default_rng(size).permutation(size), np.ones(3)
+        message = serialize_importance_order(ImportanceOrder(order, profile))
+        assert np.array_equal(read_importance_order(message).order, order)
+        assert order_bytes(size) <= len(message) < order_bytes(size) + 400
+        assert order_bytes(size) == 2 * size + max(0, (size - 1).bit_length() - 16) * -(-size // 8)
     told = Acknowledgement((1, 2), 1 / 3)
     assert Acknowledgement.from_bytes(told.to_bytes()) == told
 
@@ -92,16 +99,25 @@ def test_an_impossible_round_is_refused(data):
         read_round(data)
 
 
+def packed_order(order, profile, high_rows=0):
+    return {
+        "low": np.array(order, "<u2"),
+        "high": np.zeros((high_rows, -(-len(order) // 8)), np.uint8),
+        "profile": np.array(profile),
+    }
+
+
 def test_damaged_answers_are_refused():
     wrong = [
         (
             read_importance_order,
-            serialize("ranking", {}, {"order": np.array([0, 0], "<u4"), "profile": np.array([1.0])}),
+            serialize("ranking", {}, packed_order([0, 0], [1.0])),
         ),
         (
             read_importance_order,
-            serialize("ranking", {}, {"order": np.array([0, 1], "<u4"), "profile": np.array([np.nan])}),
+            serialize("ranking", {}, packed_order([0, 1], [np.nan])),
         ),
+        (read_importance_order, serialize("ranking", {}, packed_order([0, 1], [1.0], high_rows=1))),
         (RoundTask.from_bytes, serialize("ranking", {}, {})),
         (RoundTask.from_bytes, serialize("task", {}, {"seed": np.zeros(32, np.uint8)})),
         (RoundTask.from_bytes, serialize("task", {}, {"seed": np.zeros(31, np.uint8), "round": np.zeros(3, np.uint8)})),

@@ -59,7 +59,7 @@ def _bench(name: str, as_json: bool, run: Callable[[Any, Callable[[str], None]],
     with shown_status("starting") as update:
         report = run(module, update)
     if as_json:
-        click.echo(json.dumps([asdict(row) for row in report] if isinstance(report, list) else asdict(report)))
+        click.echo(json.dumps(report, default=asdict))
         return
     for part in module.shown(report):
         if isinstance(part, str):

@@ -1,4 +1,4 @@
-"""`sensecrypt dkms …`: the key server as a service."""
+"""`sensecrypt dkms …`: run the key service, check its log, register runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from sensecrypt.errors import InvalidInput
 from sensecrypt.keyservice.names import check_name
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES
 
-_folder = click.option("--folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Its state.")
+_folder = click.option(
+    "--folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="The service's folder."
+)
 _file = click.Path(dir_okay=False, path_type=Path)
 _RATES = ("learning_rate", "momentum", "beta2", "tau")  # in the order of `--server`
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -25,7 +27,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 @click.group()
 def dkms() -> None:
-    """Run the key server as a service of its own, and check what it did."""
+    """Run the key service, check its audit log, register and end runs."""
 
 
 @dkms.command()
@@ -45,7 +47,7 @@ def init(folder: Path, passphrase_file: Path | None) -> None:
 
 @dkms.command()
 @_folder
-@click.option("--ca", "authority", required=True, type=_file, help="Certificate of who issues certificates.")
+@click.option("--ca", "authority", required=True, type=_file, help="Certificate of the authority.")
 @click.option("--certificate", required=True, type=_file, help="The service's own.")
 @click.option("--key", required=True, type=_file, help="The certificate's key.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
@@ -54,7 +56,7 @@ def init(folder: Path, passphrase_file: Path | None) -> None:
     "--workers",
     default=os.cpu_count() or 1,
     type=click.IntRange(1, 1024),
-    help="Processes that decrypt.  [default: one a processor]",
+    help="Processes that decrypt.  [default: one per processor]",
 )
 @passphrase_option
 @needs("dkms")
@@ -68,7 +70,7 @@ def serve(
     workers: int,
     passphrase_file: Path | None,
 ) -> None:
-    """Run the key service until it is told to stop (Ctrl-C or SIGTERM)."""
+    """Run the key service until Ctrl-C or SIGTERM."""
     from sensecrypt.keyservice.http.folder import Folder
     from sensecrypt.keyservice.http.serve import Endpoint
     from sensecrypt.keyservice.http.serve import serve as run_service
@@ -82,12 +84,12 @@ def serve(
 
 @dkms.command()
 @_folder
-@click.option("--head", "noted", help="A head that an earlier check printed: the log must go on from it.")
+@click.option("--head", "noted", help="A head that an earlier check printed: the log must continue from it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def audit(folder: Path, noted: str | None, as_json: bool) -> None:
     """Check that no line of the audit log was changed, removed or cut off; also while the service runs.
 
-    Keep the printed head somewhere else: with --head, a later check notices even if log and database were rewritten.
+    Keep the printed head elsewhere: with --head, a later check also notices if log and database were both rewritten.
     """
     from sensecrypt.keyservice.http.audit import Head
     from sensecrypt.keyservice.http.folder import Folder, verify_log
@@ -102,13 +104,13 @@ def audit(folder: Path, noted: str | None, as_json: bool) -> None:
 
 
 def _admin(command: _Command) -> _Command:
-    """The options by which an admin reaches a key service."""
+    """Add the options for the connection to a key service."""
     for option in (
         click.option("--run", required=True, help="The run's name."),
-        click.option("--ca", "authority", required=True, type=_file, help="Certificate of who issues certificates."),
+        click.option("--ca", "authority", required=True, type=_file, help="Certificate of the authority."),
         click.option("--key", required=True, type=_file, help="The certificate's key."),
         click.option("--certificate", required=True, type=_file, help="The admin's own."),
-        click.option("--url", required=True, help="Of the key service, such as https://dkms.example:8443."),
+        click.option("--url", required=True, help="Address of the key service, such as https://dkms.example:8443."),
     ):
         command = option(command)
     return command
@@ -122,10 +124,16 @@ def _admin(command: _Command) -> _Command:
     default=DEFAULT_PROFILE,
     show_default=True,
     type=click.Choice(list(PROFILES)),
-    help="Of the run's key pair.",
+    help="Profile of the run's key pair.",
 )
-@click.option("--member", "members", multiple=True, metavar="NAME", help="A client's certificate; from 0, in order.")
-@click.option("--members", "members_file", type=_file, help="A file with all clients' names, one a line.")
+@click.option(
+    "--member",
+    "members",
+    multiple=True,
+    metavar="NAME",
+    help="Name of a client's certificate; clients are numbered from 0, in order.",
+)
+@click.option("--members", "members_file", type=_file, help="A file with all clients' names, one per line.")
 @click.option(
     "--min-contributors", default=3, show_default=True, type=click.IntRange(2), help="Fewest clients in a sum."
 )
@@ -136,7 +144,9 @@ def _admin(command: _Command) -> _Command:
     type=click.FloatRange(0, 1, min_open=True),
     help="Least part of a cluster in a sum.",
 )
-@click.option("--first", metavar="START:STOP", multiple=True, help="Parameters that come first in every order; repeat.")
+@click.option(
+    "--first", metavar="START:STOP", multiple=True, help="Parameters that come first in every importance order; repeat."
+)
 @click.option(
     "--aggregator",
     "aggregators",
@@ -147,7 +157,7 @@ def _admin(command: _Command) -> _Command:
     help="A certificate that may register rounds and submit sums of this run; repeat.",
 )
 @click.option(
-    "--rounds", type=click.IntRange(1), help="After so many the key is destroyed.  [default: dkms close does]"
+    "--rounds", type=click.IntRange(1), help="Rounds, after which the key is destroyed.  [default: until dkms close]"
 )
 @click.option(
     "--server",
@@ -159,7 +169,7 @@ def _admin(command: _Command) -> _Command:
 @click.option(
     "--statistics", type=click.IntRange(0), default=0, help="Values at the model's end that are no parameters."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what the service tells about the run.")
+@click.option("--json", "as_json", is_flag=True, help="Print the run's public facts as one JSON object.")
 def register(
     url: str,
     certificate: Path,
@@ -179,7 +189,7 @@ def register(
     statistics: int,
     as_json: bool,
 ) -> None:
-    """Register a run and its members, as admin; the service makes its key pair. Doing it twice changes nothing."""
+    """Register a run and its members, as admin; the service makes its key pair. The same again changes nothing."""
     from sensecrypt.keyservice.http.client import DkmsClient
 
     check_name("--run", run)
@@ -189,7 +199,7 @@ def register(
         raise InvalidInput("--min-contributors", problem, "name more members, or ask for fewer contributors")
     ranges, rule = [_range(text) for text in first], _rule(server, statistics)
     with DkmsClient(url, certificate=certificate, key=key, authority=authority) as admin:
-        told = admin.register_run(
+        public = admin.register_run(
             run,
             size=size,
             profile=profile,
@@ -202,13 +212,13 @@ def register(
             server=rule,
         )
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(public))
     else:
         click.echo(f"Run {run} is registered: {len(numbered)} members, {size:,} parameters, {profile}.")
 
 
 def _rule(text: str, statistics: int) -> ServerRule:
-    """A server rule, as `--server` has it."""
+    """The server rule that `--server` describes."""
     name, *rates = text.split(",")
     try:
         settings: dict[str, Any] = dict(zip(_RATES, map(float, rates), strict=len(rates) > len(_RATES)))
@@ -220,7 +230,7 @@ def _rule(text: str, statistics: int) -> ServerRule:
 @dkms.command()
 @_admin
 def close(url: str, certificate: Path, key: Path, authority: Path, run: str) -> None:
-    """End a run, as admin: its secret key is destroyed. Members can still fetch what was decrypted."""
+    """End a run, as admin: its secret key is destroyed. Members can still fetch released models."""
     from sensecrypt.keyservice.http.client import DkmsClient
 
     check_name("--run", run)
@@ -230,7 +240,7 @@ def close(url: str, certificate: Path, key: Path, authority: Path, run: str) -> 
 
 
 def _names(members: tuple[str, ...], file: Path | None) -> list[str]:
-    """The members' names, from one source, each once."""
+    """The members' names, from the options or the file."""
     fix = "name each client once, with --member or in the file of --members"
     if bool(members) == (file is not None):
         raise InvalidInput("--member", "is needed, or --members, and not both", fix)
@@ -241,10 +251,10 @@ def _names(members: tuple[str, ...], file: Path | None) -> list[str]:
         except OSError as error:
             raise InvalidInput(str(file), f"cannot be read ({error.strerror})", "check the path") from None
         except UnicodeDecodeError:
-            raise InvalidInput(str(file), "is no text", "write one name a line") from None
+            raise InvalidInput(str(file), "is no text", "write one name per line") from None
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice or not names:
-        raise InvalidInput(str(file or "--member"), f"names {twice[0]!r} twice" if twice else "names nobody", fix)
+        raise InvalidInput(str(file or "--member"), f"names {twice[0]!r} twice" if twice else "names no client", fix)
     return [check_name(str(file or "--member"), name) for name in names]
 
 

@@ -1,4 +1,4 @@
-"""`sensecrypt keys …`: make keys and look at them."""
+"""`sensecrypt keys …`: generate, show and share key files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def generate(profile: str, out: Path, passphrase_file: Path | None, force: bool)
 @click.argument("file", type=_path)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(file: Path, as_json: bool) -> None:
-    """Show what is public about a key file; no passphrase is needed."""
+    """Show the public part of a key file; no passphrase is needed."""
     from sensecrypt.crypto.publicfile import read_public
 
     key = read_public(file)
@@ -75,7 +75,7 @@ def show(file: Path, as_json: bool) -> None:
 @click.option("--out", required=True, type=_path, help="The public key file to write.")
 @_force
 def public(file: Path, out: Path, force: bool) -> None:
-    """Write the public part of a key file to a file of its own, to give away."""
+    """Write the public part of a key file to another file, which can be shared."""
     from sensecrypt.crypto.publicfile import read_public, write_public
 
     key = read_public(file)

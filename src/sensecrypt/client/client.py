@@ -18,10 +18,10 @@ import numpy as np
 from sensecrypt import checks
 from sensecrypt.client.context import ClientContext, Vector
 from sensecrypt.client.exchanges import ExchangeFiles
-from sensecrypt.client.identity import LEAST_SHARE, Identity
+from sensecrypt.client.identity import Identity
 from sensecrypt.client.replayguard import ReplayGuard
 from sensecrypt.client.scoring import clustering_gains, describe_gains, rank_parameters
-from sensecrypt.client.update import Task, Update, make_update, train_and_propose
+from sensecrypt.client.update import Task, make_update, train_and_propose
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
 from sensecrypt.files import make_folder
 from sensecrypt.keyservice.port import ClientKeyService
@@ -96,7 +96,8 @@ class Client:
                 and not self.identity.clear_sensitivities
             ):
                 raise Rejected("the run asks for sensitivities in the clear, which this client does not send")
-            self._claim(self.initial)
+            if self.guard is not None:
+                self.guard.claim(self.initial)
             seed = sketch_seed if config.groups.sensitivities == "sketch" else None
             try:
                 described = describe_gains(*self._gains(), seed)
@@ -120,9 +121,10 @@ class Client:
         """Scores of the initial model's parameters, encrypted."""
         if self.guard is not None:
             self.guard.rank(assignment)
-        self._build_tables()
-        task = self._round(assignment, "sensitivity")
-        self._claim(self.initial)
+        self.context.key.encrypt([0])  # builds the key's tables, before anything is timed: budgets go by measured time
+        task = self._fetch(assignment, "sensitivity")
+        if self.guard is not None:
+            self.guard.claim(self.initial)
         try:
             protected, facts = rank_parameters(self.context, self.number, self.initial, task.round, task.seed)
         except SenseCryptError as error:
@@ -141,15 +143,15 @@ class Client:
 
     def train(self, assignment: Assignment, agreed: bytes | None) -> Parts:
         """Train, choose, encrypt; the tag goes to the key service, the upload back to the coordinator."""
-        trained = None
-        if agreed is not None and self.context.policy.propose is None:
+        policy, trained = self.context.config.policy, None
+        if agreed is not None and policy.propose is None:
             raise Rejected("a mask that clients agreed on, and in this run they agree on none")
-        if self.context.policy.propose is not None:
+        if policy.propose is not None:
             trained = self._exchange_files.trained(assignment)
         elif self.guard is not None:
             self.guard.begin(assignment)
-        if self.context.policy.encrypts:
-            self._build_tables()
+        if policy.encrypts:
+            self.context.key.encrypt([0])  # as for ranking
         task = self._task(assignment, agreed)
         try:
             update = make_update(self.context, task, trained)
@@ -157,7 +159,22 @@ class Client:
             raise self._no_part("nothing is sent", error) from None
         if task.agreed is not None:
             self._exchange_files.keep_mask(update.mask)
-        return self._send(update, task, assignment)
+        facts, share = update.facts, update.mask.share
+        if self.identity is not None:
+            least = self.identity.required_share(only_blinds=self.context.blinded and not policy.encrypts)
+            if share < least:
+                problem = f"{share:.0%} would be encrypted, this client wants {least:.0%}"
+                raise Rejected(f"{problem}: its budget is {task.budget:.2f}")
+        self.keyservice.send_tag(update.model.tag, task.round)
+        if assignment.start is not None and self.accuracy is not None:
+            facts = replace(facts, accuracy=self.accuracy(task.vector))
+        parts = {"upload": update.model.upload, "facts": facts_to_bytes(facts)}
+        if task.refresh is not None and update.sensitivity is not None:
+            self.keyservice.send_tag(update.sensitivity.tag, task.refresh[0])
+            parts["sensitivity"] = update.sensitivity.upload
+        if self.context.config.machines.messages == "keep":
+            parts["own"] = serialize("own", {}, {"sent": update.sent})
+        return parts
 
     def finish(self, assignment: Assignment) -> Parts:
         """Fetch the final model, keep it, and report how good it is and its hash."""
@@ -168,80 +185,43 @@ class Client:
         make_folder(folder.path)
         folder.save_model(assignment.cluster, named_arrays(self.context.model(vector)))
         digest = hashlib.sha256(vector.tobytes()).hexdigest().encode()
-        return {"facts": facts_to_bytes(Facts(accuracy=self._evaluated(vector))), "model_sha256": digest}
+        accuracy = None if self.accuracy is None else self.accuracy(vector)
+        return {"facts": facts_to_bytes(Facts(accuracy=accuracy)), "model_sha256": digest}
 
     def _no_part(self, what: str, error: SenseCryptError) -> Rejected:
         """Why this client is not in a round: it may follow from its data, so the reason stays in its own log."""
         _LOG.warning("%s, because: %s", what, error)
         return Rejected(NO_PART if self.context.discreet else str(error))
 
-    def _send(self, update: Update, task: Task, assignment: Assignment) -> Parts:
-        facts, share = update.facts, update.mask.share
-        if share < self._least_share:
-            told = f"{share:.0%} would be encrypted, this client wants {self._least_share:.0%}"
-            raise Rejected(f"{told}: its budget is {task.budget:.2f}")
-        self.keyservice.send_tag(update.model.tag, task.round)
-        if assignment.start is not None:
-            facts = replace(facts, accuracy=self._evaluated(task.vector))
-        parts = {"upload": update.model.upload, "facts": facts_to_bytes(facts)}
-        if task.refresh is not None and update.sensitivity is not None:
-            self.keyservice.send_tag(update.sensitivity.tag, task.refresh[0])
-            parts["sensitivity"] = update.sensitivity.upload
-        if self.context.config.machines.messages == "keep":
-            parts["own"] = serialize("own", {}, {"sent": update.sent})
-        return parts
-
     def _task(self, assignment: Assignment, agreed: bytes | None) -> Task:
         """This client's part in a round, with what the key service has for it."""
-        given = self._round(assignment, "model")
+        given = self._fetch(assignment, "model")
         vector, round_ = self._start(assignment), given.round
-        self._claim(vector)
+        if self.guard is not None:
+            self.guard.claim(vector)
         refresh = None
-        if assignment.refresh:
-            if given.after is None:
-                raise Rejected("sensitivities are asked for, and the key service expects none")
-            self._require_round(given.after)
+        if assignment.refresh and given.after is not None:
             refresh = (given.after, given.after_seed)
-        order = profile = ranking = exposed = None
-        if self.context.policy.ranks_by is not None:
-            found, in_slots = given.ranking, self.context.config.selection.layout == "prefix"
-            if found is None and (in_slots or self.context.policy.ranks_by == "jacobian"):
+        order = ranking = exposed = None
+        if self.context.config.policy.ranks_by is not None:
+            in_slots = self.context.config.selection.layout == "prefix"
+            if given.ranking is None and (in_slots or self.context.config.policy.ranks_by == "jacobian"):
                 raise Rejected("the key service has no order of the parameters for this round")
-            if found is not None and in_slots:
-                order, profile = found.order, found.profile
-            elif found is not None:
-                ranking = found.order
-        if self.context.policy.propose is not None:
+            if in_slots:
+                order = given.ranking
+            elif given.ranking is not None:
+                ranking = given.ranking.order
+        if self.context.config.policy.propose is not None:
             exposed = self._exchange_files.exposed(assignment, self.initial, vector)
         flags, budget = None if agreed is None else _flags(agreed, round_), assignment.budget
-        return Task(self.number, round_, vector, order, profile, ranking, exposed, budget, given.seed, refresh, flags)
+        return Task(self.number, round_, vector, order, ranking, exposed, budget, given.seed, refresh, flags)
 
     @property
     def _exchange_files(self) -> ExchangeFiles:
         return ExchangeFiles(self.folder)
 
-    def _build_tables(self) -> None:
-        """No work of encrypting a model, so that it is done before anything is timed: budgets go by what that takes."""
-        self.context.key.encrypt([0])
-
-    def _claim(self, vector: Vector) -> None:
-        if self.guard is not None:
-            self.guard.claim(vector)
-
-    def _evaluated(self, vector: Vector) -> float | None:
-        return None if self.accuracy is None else self.accuracy(vector)
-
-    @property
-    def _least_share(self) -> float:
-        """The share that the identity file demands; without one, no share in a run that only blinds."""
-        if self.identity is None:
-            return 0.0
-        if self.identity.least_share is not None:
-            return self.identity.least_share
-        pads_alone = not self.context.policy.encrypts and self.context.blinded
-        return 0.0 if pads_alone else LEAST_SHARE
-
-    def _round(self, assignment: Assignment, purpose: str) -> RoundTask:
+    def _fetch(self, assignment: Assignment, purpose: str) -> RoundTask:
+        """What the key service has for this client's part in a round, checked against the assignment."""
         place = RoundAddress(self.run, assignment.number, assignment.cluster, purpose, assignment.attempt)
         given = self.keyservice.task(place)
         if address_of(given.round) != place:
@@ -249,12 +229,13 @@ class Client:
         if purpose == "model" and given.round.clip != self.clip:
             bound = "none" if self.clip is None else f"{self.clip:g}"
             raise Rejected(f"the round bounds updates by {given.round.clip or 'nothing'}, this client by {bound}")
-        self._require_round(given.round)
-        return given
-
-    def _require_round(self, round_: Round) -> None:
+        if assignment.refresh and given.after is None:
+            raise Rejected("sensitivities are asked for, and the key service expects none")
         if self.identity is not None:
-            self.identity.conditions.require_round(round_, self.number)
+            self.identity.conditions.require_round(given.round, self.number)
+            if assignment.refresh and given.after is not None:
+                self.identity.conditions.require_round(given.after, self.number)
+        return given
 
     def _start(self, assignment: Assignment) -> Vector:
         """The model to start from, checked against the last one."""

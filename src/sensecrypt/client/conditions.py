@@ -33,7 +33,6 @@ from sensecrypt import checks
 from sensecrypt.algo.clipping import Clip
 from sensecrypt.config import RunConfig, to_settings
 from sensecrypt.errors import InvalidInput, Rejected
-from sensecrypt.policies import get_policy
 from sensecrypt.protocol.releaserules import LARGEST_SQUARE, honest_share, honest_square
 from sensecrypt.protocol.round import Round
 
@@ -105,7 +104,7 @@ class Conditions:
             _refuse("layouts", config.selection.layout, f"allows {', '.join(self.layouts)}")
         if config.groups.clustering != "none" and not self.sketches:
             _refuse("sketches", f"clustering {config.groups.clustering}", "sends no sketch")
-        if get_policy(config.selection.policy).propose is not None and not self.proposals:
+        if config.policy.propose is not None and not self.proposals:
             _refuse("proposals", f"policy {config.selection.policy}", "proposes no blocks")
         if config.training.uploads == "weights" and self.uploads != "weights":
             _refuse("uploads", "weights", "allows updates")

@@ -22,17 +22,10 @@ from sensecrypt.config import RunConfig
 from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey
 from sensecrypt.errors import InvalidInput
 from sensecrypt.models import set_vector
-from sensecrypt.policies import get_policy
-from sensecrypt.policies.policy import Policy
 from sensecrypt.rng import derive_seed
 from sensecrypt.types import BoolVector
 
 _BITS = 63
-
-
-def training_seed(seed: int, purpose: str, *path: int, local: bool) -> int:
-    """The seed for one purpose: derived from the run's, or fresh from the operating system if `local`."""
-    return secrets.randbits(_BITS) if local else derive_seed(seed, purpose, *path)
 
 
 Vector = npt.NDArray[np.float32]
@@ -71,14 +64,9 @@ class ClientContext:
     local: bool = False
     weights: Sequence[int] | None = None
 
-    @property
-    def policy(self) -> Policy:
-        """Who encrypts what."""
-        return get_policy(self.config.selection.policy)
-
     def seed(self, purpose: str, *path: int) -> int:
-        """The seed of what is drawn for one purpose, round and client."""
-        return training_seed(self.config.problem.seed, purpose, *path, local=self.local)
+        """The seed for one purpose, round and client: from the run's, or with `local` from the operating system."""
+        return secrets.randbits(_BITS) if self.local else derive_seed(self.config.problem.seed, purpose, *path)
 
     def own(self, client: int) -> ClientData:
         """A client's data."""

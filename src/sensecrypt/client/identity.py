@@ -82,6 +82,11 @@ class Identity:
             self.url, certificate=self.certificate, key=self.key, authority=self.authority, tries=_TRIES, pause=0.2
         )
 
+    def required_share(self, *, only_blinds: bool) -> float:
+        """The least share of the model that must be encrypted, in a run that encrypts or one that only blinds."""
+        usual = 0.0 if only_blinds else LEAST_SHARE
+        return usual if self.least_share is None else self.least_share
+
     def require_app_run(self, told: Mapping[str, Any]) -> None:
         """Raise `Rejected` unless this client takes part in a run of which the key service tells that."""
         if not told["release_to_aggregator"]:

@@ -20,7 +20,6 @@ from sensecrypt.config import RunConfig
 from sensecrypt.data import load_dataset, make_partition
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.models import DEFAULT_MODEL, always_encrypt, build_model
-from sensecrypt.policies import get_policy
 from sensecrypt.rng import derive_rng, derive_seed
 from sensecrypt.types import BoolVector
 
@@ -123,7 +122,7 @@ def configured_share(config: RunConfig, client: int) -> Share:
 
 def always_of(config: RunConfig, model: nn.Module, classes: int) -> BoolVector | None:
     """Parameters that a run encrypts whatever their sensitivity, if there are any."""
-    if config.selection.always_encrypt != "classifier" or not get_policy(config.selection.policy).heeds_always:
+    if config.selection.always_encrypt != "classifier" or not config.policy.heeds_always:
         return None
     return always_encrypt(model, classes)
 

@@ -188,7 +188,7 @@ def rank_parameters(
 
     They carry no noise of Appendix G: only the key server sees their sum, and nobody sees one client's.
     """
-    by_jacobian = context.policy.ranks_by == "jacobian"
+    by_jacobian = context.config.policy.ranks_by == "jacobian"
     begun = work_seconds()
     try:
         scores, seconds = _scores(context, client, vector)
@@ -210,7 +210,7 @@ def rank_parameters(
 
 def _scores(context: ClientContext, client: int, vector: Vector) -> tuple[checks.FloatVector, float]:
     """What the policy ranks parameters by, and the seconds of work."""
-    if context.policy.ranks_by == "jacobian":
+    if context.config.policy.ranks_by == "jacobian":
         start = work_seconds()
         pair = _sample(context, client, SETUP, JACOBIAN_SAMPLES).pair
         if pair is None:

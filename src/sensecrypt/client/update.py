@@ -17,6 +17,7 @@ from sensecrypt.client.context import ClientContext, Vector
 from sensecrypt.client.scoring import gradient_of, ordering_facts, train_locally
 from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.policies.situation import Choice, Situation, blocks_of, spread_over
+from sensecrypt.protocol.ledger import ImportanceOrder
 from sensecrypt.protocol.messages import Proposal
 from sensecrypt.protocol.protection import ProtectedUpdate, model_format, protect_model, protect_sensitivity
 from sensecrypt.protocol.requests import LONGEST_FAILURE, printable
@@ -65,8 +66,7 @@ class Task:
         client: who.
         round: the round.
         vector: the cluster's model.
-        order: the cluster's order of the parameters, in the prefix layout.
-        profile: the cluster's mean sensitivity of each block along it.
+        order: the cluster's importance order, in the prefix layout.
         ranking: the parameters by what clients summed before the first round, in the other layouts.
         exposed: what an adversary knows of the cluster's model, for methods that ask.
         budget: α.
@@ -78,14 +78,18 @@ class Task:
     client: int
     round: Round
     vector: Vector
-    order: checks.IntVector | None
-    profile: checks.FloatVector | None
+    order: ImportanceOrder | None
     ranking: checks.IntVector | None
     exposed: Vector | None
     budget: float
     tag_seed: bytes
     refresh: tuple[Round, bytes] | None
     agreed: BoolVector | None = None
+
+    @property
+    def slots(self) -> checks.IntVector | None:
+        """Which parameter each slot holds; None: the natural order."""
+        return None if self.order is None else self.order.order
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +118,7 @@ def train_and_score(context: ClientContext, task: Task) -> Trained:
     _require_finite(weights, context.layers)
     gradient, scoring = None, 0.0
     if context.recipe.by_difference:
-        gradient = task.vector - weights if context.policy.needs_gradient else None
+        gradient = task.vector - weights if context.config.policy.needs_gradient else None
     elif _scores(context, task):
         scored = _scored_at(context, task, weights)
         samples = config.selection.sensitivity_samples
@@ -142,9 +146,11 @@ def train_and_propose(context: ClientContext, task: Task) -> tuple[bytes, Traine
 def propose_blocks(context: ClientContext, task: Task, trained: Trained) -> tuple[bytes, Trained]:
     """The message that says which blocks to encrypt, in methods with two exchanges; and what that took."""
     start = work_seconds()
-    if context.policy.propose is None:
+    if context.config.policy.propose is None:
         raise SenseCryptError(f"policy {context.config.selection.policy} proposes nothing")
-    message = Proposal(task.client, context.policy.propose(_situation(context, task, trained))).to_bytes(task.round)
+    message = Proposal(task.client, context.config.policy.propose(_situation(context, task, trained))).to_bytes(
+        task.round
+    )
     return message, replace(trained, facts=replace(trained.facts, select_seconds=work_seconds() - start))
 
 
@@ -190,37 +196,46 @@ def _untrained(context: ClientContext, task: Task, reason: str, spent: Facts) ->
 def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) -> Update:
     """The upload of a client that could not train: nothing is learned, and as much encrypted as if it had."""
     unmoved = _untrained(context, task, reason, spent)
-    if _decides_by_shared(context, task) or not context.policy.needs_gradient:
+    if _decides_by_shared(context, task) or not context.config.policy.needs_gradient:
         with contextlib.suppress(SenseCryptError):
             return _protected(context, task, unmoved)
-    everything = Mask.prefix(task.round.blocks, size=task.round.size, block=task.round.block, order=task.order)
+    everything = Mask.prefix(task.round.blocks, size=task.round.size, block=task.round.block, order=task.slots)
     return _protected(context, task, unmoved, Choice(everything))
 
 
 def _protected(context: ClientContext, task: Task, trained: Trained, choice: Choice | None = None) -> Update:
+    """Choose what to encrypt, unless that is given; clip, encrypt, and report."""
     start = work_seconds()
     if choice is None:
-        choice = context.policy.choose(_situation(context, task, trained))
+        choice = context.config.policy.choose(_situation(context, task, trained))
     selecting = work_seconds() - start
     start = work_seconds()
+    sent: Sent = trained.weights
+    clipped = None
+    if task.round.clip is not None:
+        change, largest = trained.weights.astype(np.float64) - task.vector, model_format(task.round).largest
+        statistics = context.config.server.statistics
+        sent, clipped = clip_update(change, norm=task.round.clip, largest=largest, statistics=statistics)
     key, client = context.key, task.client
-    sent, clipped = _to_send(task, trained, context.config.server.statistics)
     protected = protect_model(
         sent, choice.mask, task.round, client=client, key=key, seed=task.tag_seed, blinded=context.blinded
     )
     protecting, cost = work_seconds() - start, protected.cost
     gains = _gains(context, task, trained, choice)
-    coverage, mi = _discreet(task, choice) if context.discreet else (_coverage(choice, gains), choice.mi)
+    reported, mi = gains, choice.mi
+    if context.discreet:  # coverage and leakage by what the cluster shares; without an order, no leakage
+        clipped, reported = None, _shared_gains(task)
+        mi = None if reported is None else mi
     facts = replace(
         grown(trained.facts, {"select_seconds": selecting}),
-        clipped=None if context.discreet else clipped,
+        clipped=clipped,
         protect_seconds=max(0.0, protecting - cost.total_seconds),
         encrypt_seconds=cost.seconds.get("encrypt", 0.0),
         encrypted_blocks=cost.blocks.get("encrypt", 0),
         ahead_seconds=cost.ahead_seconds,
         bytes_up=len(protected.upload),
         encrypted_share=choice.mask.share,
-        coverage=coverage,
+        coverage=choice.mask.share if reported is None else choice.mask.coverage(reported),
         mi=mi,
         budget=task.budget,
         decided_by=choice.decided_by,
@@ -245,26 +260,6 @@ def _require_finite(weights: Vector, layers: Mapping[str, int] | None) -> None:
         raise InvalidInput("model", problem, "lower the learning rate, or look at this client's data")
 
 
-def _to_send(task: Task, trained: Trained, statistics: int) -> tuple[Sent, bool | None]:
-    """What is encoded: the model, or the clipped update and whether it was longer than allowed."""
-    if task.round.clip is None:
-        return trained.weights, None
-    update = trained.weights.astype(np.float64) - task.vector
-    largest = model_format(task.round).largest
-    return clip_update(update, norm=task.round.clip, largest=largest, statistics=statistics)
-
-
-def _coverage(choice: Choice, gains: checks.FloatVector | None) -> float:
-    """The share of the sensitivity that is encrypted; where it is not known, of the parameters."""
-    return choice.mask.share if gains is None else choice.mask.coverage(gains)
-
-
-def _discreet(task: Task, choice: Choice) -> tuple[float, float | None]:
-    """Coverage and leakage by what the cluster shares; without an order, no leakage."""
-    shared = _shared_gains(task)
-    return _coverage(choice, shared), None if shared is None else choice.mi
-
-
 def _scored_at(context: ClientContext, task: Task, trained: Vector) -> Vector:
     """The weights w at which this round's sensitivities |w·g(w)| are computed."""
     return task.vector if context.config.selection.gradient == "start" else trained
@@ -273,7 +268,7 @@ def _scored_at(context: ClientContext, task: Task, trained: Vector) -> Vector:
 def _situation(context: ClientContext, task: Task, trained: Trained) -> Situation:
     config = context.config
     weights, gradient, gains = trained.weights, trained.gradient, None
-    if gradient is not None and context.policy.propose is None:
+    if gradient is not None and context.config.policy.propose is None:
         gains = sensitivity(_scored_at(context, task, weights), gradient).astype(np.float64)
     if _decides_by_shared(context, task):
         weights, gains = task.vector, _shared_gains(task)
@@ -284,7 +279,7 @@ def _situation(context: ClientContext, task: Task, trained: Trained) -> Situatio
         budget=task.budget,
         ratio=config.selection.ratio,
         block=task.round.block,
-        order=task.order,
+        order=task.slots,
         ranking=task.ranking,
         exposed=task.exposed,
         agreed=task.agreed,
@@ -303,19 +298,19 @@ def _situation(context: ClientContext, task: Task, trained: Trained) -> Situatio
 
 def _decides_by_shared(context: ClientContext, task: Task) -> bool:
     """Whether members decide by what their cluster shares: equal budgets give equal prefixes, no block stands alone."""
-    return task.order is not None and task.profile is not None and context.policy.heeds_always
+    return task.order is not None and context.config.policy.heeds_always
 
 
 def _scores(context: ClientContext, task: Task) -> bool:
     """Whether the round needs the client's own sensitivities: its choice follows from them, or a new order is due."""
-    return context.policy.needs_gradient and (task.refresh is not None or not _decides_by_shared(context, task))
+    return context.config.policy.needs_gradient and (task.refresh is not None or not _decides_by_shared(context, task))
 
 
 def _shared_gains(task: Task) -> checks.FloatVector | None:
     """The cluster's mean sensitivity of every parameter, if it has an order."""
-    if task.order is None or task.profile is None:
+    if task.order is None:
         return None
-    return spread_over(task.profile, task.order, task.round.block)
+    return spread_over(task.order.sensitivities, task.order.order, task.round.block)
 
 
 def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice) -> checks.FloatVector | None:

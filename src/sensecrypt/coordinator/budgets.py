@@ -11,7 +11,6 @@ from sensecrypt import checks
 from sensecrypt.algo.budget import deadline_budgets, encryption_budgets
 from sensecrypt.config import RunConfig
 from sensecrypt.errors import SenseCryptError
-from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
 from sensecrypt.records import SETUP, ClientRecord, Record, clients_of
 from sensecrypt.simulation.clock import Pace, pace
@@ -59,7 +58,7 @@ class Budgets:
                     self._block_work[client] = seconds / blocks
             told = record if record.round >= 0 else self._foretold(record)
             if told is not None and client in self._block_work:
-                device = self._config.devices(record.round)[client]
+                device = self._config.device(client, record.round)
                 self._paces[client] = pace(
                     told,
                     device,
@@ -130,7 +129,7 @@ class Budgets:
 
 def measures_bandwidth(config: RunConfig) -> bool:
     """Whether a run's budgets are made of bandwidths that the aggregator measures."""
-    return config.budgeting.bandwidth == "measured" and get_policy(config.selection.policy).uses_budget
+    return config.budgeting.bandwidth == "measured" and config.policy.uses_budget
 
 
 def measured_bandwidths(records: Iterable[Record]) -> dict[int, float]:

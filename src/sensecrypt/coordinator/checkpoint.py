@@ -20,7 +20,7 @@ from sensecrypt import checks
 from sensecrypt.algo.sketching import SEED_BYTES
 from sensecrypt.errors import InvalidInput
 from sensecrypt.protocol.envelope import parse_any, serialize
-from sensecrypt.records import SETUP, Played, only_played, read_record, to_fields
+from sensecrypt.records import SETUP, ClusterRecords, clients_of, read_record, servers_of, to_fields
 from sensecrypt.runs.folder import RunFolder
 
 KEY_SERVICE = "key-service-"
@@ -137,14 +137,14 @@ class ClosedSum:
     attempt: int
     model: bytes
     sensitivity: bytes | None
-    records: list[Played]
+    records: ClusterRecords
     members: list[int]
 
     def save(self, folder: RunFolder) -> None:
         """Keep it until the round is over."""
         tensors: dict[str, Any] = {
             "model": self.model,
-            "records": json.dumps([to_fields(each) for each in self.records]).encode(),
+            "records": json.dumps([to_fields(each) for each in self.records.all()]).encode(),
         }
         if self.sensitivity is not None:
             tensors["sensitivity"] = self.sensitivity
@@ -162,7 +162,9 @@ def load_closed(folder: RunFolder, number: int) -> list[ClosedSum]:
         data = {name: array.tobytes() for name, array in arrays.items()}
         cluster, of_round, attempt = (int(header[name]) for name in ("cluster", "number", "attempt"))
         if of_round == number:
-            records = only_played([read_record(each) for each in json.loads(data["records"])])
+            lines = [read_record(each) for each in json.loads(data["records"])]
+            [server] = servers_of(lines)
+            records = ClusterRecords(server, {each.client: each for each in clients_of(lines)})
             members = [int(client) for client in header["members"].split(",")]
             found.append(
                 ClosedSum(cluster, of_round, attempt, data["model"], data.get("sensitivity"), records, members)

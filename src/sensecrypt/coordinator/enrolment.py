@@ -15,15 +15,13 @@ from sensecrypt.algo.merging import Matrix
 from sensecrypt.config import RunConfig, change
 from sensecrypt.coordinator.budgets import measures_bandwidth
 from sensecrypt.coordinator.checkpoint import RunState, begin_attempt
-from sensecrypt.coordinator.clusterround import KnownTags
 from sensecrypt.coordinator.coordination import Coordination, Registry
 from sensecrypt.coordinator.ports import Observer, Patience
-from sensecrypt.coordinator.rounds import MAX_ATTEMPTS, release_ranking, wait_for_quorum
+from sensecrypt.coordinator.rounds import MAX_ATTEMPTS, VALUE_BYTES, release_order, wait_for_quorum
 from sensecrypt.coordinator.sums import PartedSum
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
 from sensecrypt.protocol.requests import Assignment, Enrolment, facts_from_bytes, require_parts
-from sensecrypt.protocol.round import Round
-from sensecrypt.records import SETUP, ClientRecord, Played, Record, ServerRecord, clients_of, grown, to_fields
+from sensecrypt.records import SETUP, ClientRecord, ClusterRecords, Record, ServerRecord, grown, to_fields
 from sensecrypt.rng import derive_rng
 from sensecrypt.runs.noise import noise_facts
 from sensecrypt.types import Clusters
@@ -57,7 +55,6 @@ def group_clients(rows: Matrix, config: RunConfig) -> Clusters:
 
 _Start = tuple[int, str, float | None, int]  # what all clients must have alike
 _SAME = "give all the same code, model and seed"
-_VALUE_BYTES = 4  # of a parameter of the initial model
 _LOG = logging.getLogger("sensecrypt.coordinator")
 
 
@@ -171,45 +168,48 @@ def place_newcomers(registry: Registry, state: RunState, told: Callable[[], Mapp
 def first_orders(run: Coordination, state: RunState) -> list[Record]:
     """Have every cluster's members rank the initial model's parameters, if the run needs it; the set-up's records."""
     state.next_round = 0
-    records: dict[int, list[Played]] = {cluster: [] for cluster in range(state.clusters)}
+    records = {
+        cluster: ClusterRecords(ServerRecord(round=SETUP, cluster=cluster), {}) for cluster in range(state.clusters)
+    }
     for client, facts in sorted(run.registry.facts.items()):
         cluster = int(state.labels[client])
         if cluster >= 0:
             noise = noise_facts(run.config, int(state.samples[client]))
             record = ClientRecord(round=SETUP, cluster=cluster, client=client, **noise)
-            known = {"bytes_up": 0, "bytes_down": _VALUE_BYTES * state.size, **to_fields(facts)}
-            records[cluster].append(replace(record, **known))
-    for cluster, own in records.items():
-        own.append(ServerRecord(round=SETUP, cluster=cluster))
-    ranks = run.ordered or run.policy.ranks_by == "jacobian"
+            known = {"bytes_up": 0, "bytes_down": VALUE_BYTES * state.size, **to_fields(facts)}
+            records[cluster].clients[client] = replace(record, **known)
+    ranks = run.ordered or run.config.policy.ranks_by == "jacobian"
     if ranks:
         _rank(run, state, records)
-    for client, measured in run.registry.bandwidths.items():
+    for client, bandwidth in run.registry.bandwidths.items():
         if state.bandwidths is not None and np.isnan(state.bandwidths[client]):
-            state.bandwidths[client] = measured
-    clients = sorted(clients_of(each for own in records.values() for each in own), key=lambda each: each.client)
-    measured_clients = [replace(each, measured_bandwidth=state.measured.get(each.client)) for each in clients]
-    return [*measured_clients, *(own[-1] for own in records.values() if ranks)]
+            state.bandwidths[client] = bandwidth
+    clients = {client: record for own in records.values() for client, record in own.clients.items()}
+    measured = state.measured
+    return [
+        *(replace(record, measured_bandwidth=measured.get(client)) for client, record in sorted(clients.items())),
+        *(own.server for own in records.values() if ranks),
+    ]
 
 
-def _rank(run: Coordination, state: RunState, records: dict[int, list[Played]]) -> None:
+def _rank(run: Coordination, state: RunState, records: dict[int, ClusterRecords]) -> None:
     left, reason = set(range(state.clusters)), ""
     for _ in range(MAX_ATTEMPTS):
         attempt = begin_attempt(run.folder, SETUP)
-        rounds = {}
+        sums, asked = dict[int, PartedSum](), dict[int, set[int]]()
         for cluster in sorted(left):
             round_ = run.describe(state, cluster, 0, "sensitivity", attempt)
             try:
                 run.keyservice.register_round(round_)
-                rounds[cluster] = round_
+                asked[cluster], sums[cluster] = run.invite(round_)
             except Refused as error:
                 if error.code != "already-decrypted":  # by a coordinator that was ended: the order is there
                     raise
                 left.discard(cluster)
-        totals, failures = _collect_rankings(run, state, rounds, attempt, records)
-        for cluster, total in totals.items():
+        failures = _collect_rankings(run, sums, asked, records)
+        for cluster, total in sums.items():
             try:
-                release_ranking(run, total, records[cluster])
+                release_order(run, total, records[cluster])
                 left.discard(cluster)
             except (Rejected, Refused, InvalidInput) as error:
                 reason = f"{error}{failures.get(cluster, '')}"
@@ -220,38 +220,30 @@ def _rank(run: Coordination, state: RunState, records: dict[int, list[Played]]) 
 
 
 def _collect_rankings(
-    run: Coordination, state: RunState, rounds: dict[int, Round], attempt: int, records: dict[int, list[Played]]
-) -> tuple[dict[int, PartedSum], dict[int, str]]:
-    """The sums of what clients send; and for each cluster the first client that sends nothing, with its reason."""
-    asked = {cluster: run.invite(round_) for cluster, round_ in rounds.items()}
-    whole, failures = run.rules.fixed_groups, dict[int, str]()
-    totals = {
-        cluster: PartedSum(rounds[cluster], run.public, parts, whole=whole) for cluster, (_, parts) in asked.items()
-    }
-    signed = {cluster: KnownTags(round_, run.keyservice.tags) for cluster, round_ in rounds.items()}
-    present = wait_for_quorum(run, [(rounds[cluster], invited) for cluster, (invited, _) in asked.items()])
-    requests = {
-        client: {"assignment": Assignment(cluster, 0, attempt, 1.0, None, refresh=False).to_bytes()}
-        for cluster, (invited, _) in asked.items()
-        for client in sorted(invited & present)
-    }
+    run: Coordination, sums: dict[int, PartedSum], asked: dict[int, set[int]], records: dict[int, ClusterRecords]
+) -> dict[int, str]:
+    """Add what clients send; for each cluster the first client that sends nothing, with its reason."""
+    failures: dict[int, str] = {}
+    present = wait_for_quorum(run, [(total.round, asked[cluster]) for cluster, total in sums.items()])
+    clusters = {client: cluster for cluster, invited in asked.items() for client in sorted(invited & present)}
+    requests = {}
+    for client, cluster in clusters.items():
+        assignment = Assignment(cluster, 0, sums[cluster].round.attempt, 1.0, None, refresh=False)
+        requests[client] = {"assignment": assignment.to_bytes()}
     for reply in run.transport.ask("rank", requests, seconds=run.patience.deadline):
-        client, cluster = reply.client, int(state.labels[reply.client])
+        client, cluster = reply.client, clusters[reply.client]
         try:
             parts = require_parts(reply.content, needed={"sensitivity", "facts"})
-            reported = facts_from_bytes(parts["facts"], "rank")
-            signed[cluster].require(client)
-            totals[cluster].add(parts["sensitivity"], sender=client)
+            facts = facts_from_bytes(parts["facts"], "rank")
+            sums[cluster].add(parts["sensitivity"], sender=client)
             run.registry.measure(reply)
-            own = records[cluster]
-            records[cluster] = [
-                grown(each, reported) if isinstance(each, ClientRecord) and each.client == client else each
-                for each in own
-            ]
+            clients = records[cluster].clients
+            if client in clients:
+                clients[client] = grown(clients[client], facts)
         except Rejected as error:
             failures.setdefault(cluster, f" (client {client}: {error})")
             _LOG.warning("client %d does not rank: %s", client, error)
-    return totals, failures
+    return failures
 
 
 def exclude_found(run: Coordination, state: RunState) -> bool:

@@ -8,67 +8,71 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from sensecrypt import checks
 from sensecrypt.coordinator.checkpoint import ClosedSum, RunState, begin_attempt, forget_closed, load_closed
-from sensecrypt.coordinator.clusterround import ClusterRound, RoundRecords, agree_on_masks, with_cost
+from sensecrypt.coordinator.clusterround import ClusterRound, agree_on_masks, with_cost
 from sensecrypt.coordinator.coordination import Coordination
 from sensecrypt.coordinator.sums import MISMATCH, PartedSum
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
+from sensecrypt.protocol.answers import order_bytes
 from sensecrypt.protocol.requests import Assignment
 from sensecrypt.protocol.round import Round
-from sensecrypt.records import ClientRecord, Evaluation, Played, Record, ServerRecord, grown, servers_of
+from sensecrypt.records import ClientRecord, ClusterRecords, Evaluation, Record, ServerRecord, grown
 from sensecrypt.worktime import work_seconds
 
 MAX_ATTEMPTS = 3
-INDEX_BYTES = 4  # of a parameter's number, when an order is handed out
-_VALUE_BYTES = 4  # of a parameter, when a model is
+VALUE_BYTES = 4  # of a parameter in a model
 _FINAL = (
     *("tags-mismatch", "too-few-contributors", "doubled-contributor", "no-tag"),
     *("groups", "superseded", "claimed", "rejected", "too-many-failures", "run-closed"),
 )
 _CLOSED = ("too-many-failures", "run-closed")  # whatever is sent
-_RESTING = "not asked: it may be the client that spoils sums"
+_RESTING = "not asked: its tags may be those that do not match"
 _LOG = logging.getLogger("sensecrypt.coordinator")
 
 
 def play_round(run: Coordination, state: RunState, number: int, budgets: checks.FloatVector) -> list[Record]:
     """Every cluster's round; puts where the new models are into `state`, and returns the records."""
-    folder = run.folder
-    done = {closed.cluster: closed for closed in load_closed(folder, number)}
-    for closed in list(
-        done.values()
-    ):  # of a coordinator that was ended: the same sums, which can be released only once
+    done: dict[int, ClosedSum] = {}
+    for closed in load_closed(run.folder, number):  # a coordinator that was ended: each sum can be released only once
         try:
             _release_again(run, state, closed)
+            done[closed.cluster] = closed
         except Refused as error:
             _require_final(error)
             _LOG.warning("round %d, cluster %d is played again: %s", number, closed.cluster, error)
-            del done[closed.cluster]
     reasons: dict[int, str] = {}
     evaluated: list[Record] = []
     for _ in range(MAX_ATTEMPTS):
         left = [cluster for cluster in range(state.clusters) if cluster not in done]
         if not left:
             break
-        attempt = begin_attempt(folder, number)
-        begun = {cluster: _begin(run, state, cluster, number, attempt) for cluster in left}
-        done |= {cluster: _released_before(cluster, number, attempt) for cluster, each in begun.items() if each is None}
-        collecting = {cluster: each for cluster, each in begun.items() if each is not None}
-        _collect(run, state, collecting, budgets)
+        attempt = begin_attempt(run.folder, number)
+        collecting: dict[int, ClusterRound] = {}
+        for cluster in left:
+            begun = _begin(run, state, cluster, number, attempt)
+            if begun is not None:
+                collecting[cluster] = begun
+            else:  # it was released though the answer got lost; its records are lost, too
+                server = ServerRecord(round=number, cluster=cluster, crypto="real", records_lost=True)
+                done[cluster] = ClosedSum(cluster, number, attempt - 1, b"", None, ClusterRecords(server, {}), [])
+        if collecting:
+            _collect(run, state, collecting, budgets)
         for cluster, each in collecting.items():
             evaluated += [
                 Evaluation(round=state.latest[cluster][0].item(), evaluated=client, accuracy=accuracy)
                 for client, accuracy in each.evaluated.items()
             ]
             try:
-                done[cluster] = _hand_in(run, state, each)
+                done[cluster] = _release_sums(run, state, each)
             except (Rejected, Refused, InvalidInput) as error:
                 _require_final(error)
-                forget_closed(folder, cluster)
-                reasons[cluster] = _explain(error, each)
+                forget_closed(run.folder, cluster)
+                silent = [f" (client {client}: {reason})" for client, reason in sorted(each.left_out.items())]
+                reasons[cluster] = f"{error}{silent[0] if silent else ''}"
                 if isinstance(error, Refused) and error.code in _CLOSED:
                     raise SenseCryptError(f"round {number}, cluster {cluster} cannot be released: {error}") from None
                 _LOG.warning("round %d, cluster %d, attempt %d failed: %s", number, cluster, attempt, reasons[cluster])
@@ -78,24 +82,17 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
             raise SenseCryptError(f"{where}: {reasons[cluster]}; fix it and --resume")
     for closed in done.values():
         state.latest[closed.cluster] = (closed.number, closed.attempt)
-    return [*evaluated, *(record for cluster in sorted(done) for record in done[cluster].records)]
-
-
-def _explain(error: SenseCryptError, collecting: ClusterRound) -> str:
-    """Why a sum was not released, with the first client that sent nothing."""
-    for client, reason in sorted(collecting.notes.left_out.items()):
-        return f"{error} (client {client}: {reason})"
-    return str(error)
+    return [*evaluated, *(record for _, closed in sorted(done.items()) for record in closed.records.all())]
 
 
 def _require_final(error: SenseCryptError) -> None:
-    """Raise what does not tell that this sum will never be released: it stays on disk, for when the run is resumed."""
+    """Raise an error after which this sum may still be released: it stays on disk, for when the run is resumed."""
     if isinstance(error, Refused) and error.code not in _FINAL:
         raise error
 
 
 def _begin(run: Coordination, state: RunState, cluster: int, number: int, attempt: int) -> ClusterRound | None:
-    """Register an attempt; None if an earlier one was released, of which this coordinator was not told."""
+    """Register an attempt; None if an earlier one was released and the answer did not reach this coordinator."""
     round_ = run.describe(state, cluster, number, "model", attempt)
     try:
         run.keyservice.register_round(round_)
@@ -103,59 +100,47 @@ def _begin(run: Coordination, state: RunState, cluster: int, number: int, attemp
         if error.code == "already-decrypted" and attempt > 0:
             return None
         raise
-    after = None
+    invited, total = run.invite(round_)
+    sensitivities = None
     if run.is_refresh(number):
         after = run.describe(state, cluster, number + 1, "sensitivity", attempt, members=round_.weights)
         run.keyservice.register_round(after)
+        sensitivities = total.of_same_parts(after)
     clients = {
         client: ClientRecord(round=number, cluster=cluster, client=client, bytes_down=0) for client in round_.weights
     }
-    notes = RoundRecords(clients, ServerRecord(round=number, cluster=cluster, crypto=run.config.encryption.crypto))
-    invited, parts = run.invite(round_)
-    whole = run.rules.fixed_groups
-    sensitivities = None if after is None else PartedSum(after, run.public, parts, whole=whole)
-    total = PartedSum(round_, run.public, parts, whole=whole)
-    return ClusterRound(round_, invited, total, after, sensitivities, notes, run.keyservice.tags, run.observer)
+    server = ServerRecord(round=number, cluster=cluster, crypto=run.config.encryption.crypto)
+    return ClusterRound(invited, total, sensitivities, ClusterRecords(server, clients), run.observer)
 
 
 def _collect(
     run: Coordination, state: RunState, collecting: Mapping[int, ClusterRound], budgets: checks.FloatVector
 ) -> None:
     """Have the clusters' members train, and add what arrives as it arrives."""
-    if not collecting:
-        return
-    present = wait_for_quorum(run, [(each.round, each.invited) for each in collecting.values()])
+    present = wait_for_quorum(run, [(each.total.round, each.invited) for each in collecting.values()])
     asked: dict[int, ClusterRound] = {}
     requests: dict[int, dict[str, bytes]] = {}
     for cluster, each in collecting.items():
-        start, refresh = state.start(cluster), each.after is not None
-        for client in each.round.weights:
+        round_, start, refresh = each.total.round, state.start(cluster), each.sensitivities is not None
+        for client in round_.weights:
             if client not in present or client not in each.invited:
-                each.notes.left_out[client] = "not there" if client in each.invited else _RESTING
+                each.left_out[client] = "not there" if client in each.invited else _RESTING
                 continue
             budget = float(budgets[client])
-            assignment = Assignment(cluster, each.round.number, each.round.attempt, budget, start, refresh)
+            assignment = Assignment(cluster, round_.number, round_.attempt, budget, start, refresh)
             asked[client], requests[client] = each, {"assignment": assignment.to_bytes()}
-    if run.policy.propose is not None:
+    if run.config.policy.propose is not None:
         requests = agree_on_masks(run, asked, requests)
     for reply in run.transport.ask("train", requests, seconds=run.patience.deadline):
         asked[reply.client].take(reply)
-    for each in collecting.values():
-        _refuse_failure_of_all(each)
-
-
-def _refuse_failure_of_all(collecting: ClusterRound) -> None:
-    """One client that fails sends a zero update; where all do, the run has a mistake that its user must hear of.
-
-    Only clients on this machine say why they failed.
-    """
-    arrived = collecting.total.arrived
-    reasons = {client: collecting.notes.clients[client].failure for client in arrived}
-    if reasons and all(reasons.values()):
-        client, reason = min(reasons.items())
-        round_ = collecting.round
-        where = f"round {round_.number}: no client of cluster {round_.cluster} could train"
-        raise SenseCryptError(f"{where}: client {client}: {reason}; fix it and --resume")
+    for cluster, each in collecting.items():
+        # One client that fails sends a zero update; if all do, the run has a mistake that its user must know. Only
+        # clients on this machine report why they failed.
+        failures = {client: each.records.clients[client].failure for client in each.total.arrived}
+        if failures and all(failures.values()):
+            client, reason = min(failures.items())
+            where = f"round {each.total.round.number}: no client of cluster {cluster} could train"
+            raise SenseCryptError(f"{where}: client {client}: {reason}; fix it and --resume")
 
 
 def wait_for_quorum(run: Coordination, rounds: Sequence[tuple[Round, Collection[int]]]) -> set[int]:
@@ -170,9 +155,9 @@ def wait_for_quorum(run: Coordination, rounds: Sequence[tuple[Round, Collection[
         time.sleep(run.patience.pause)
 
 
-def _hand_in(run: Coordination, state: RunState, collecting: ClusterRound) -> ClosedSum:
-    """Have a cluster's sums released, if need be without those who spoil them; what was released is on disk before."""
-    kept = []
+def _release_sums(run: Coordination, state: RunState, collecting: ClusterRound) -> ClosedSum:
+    """Have a cluster's sums released, if need be without a part; every sum is on disk before it is handed in."""
+    released = []
 
     def release_sum(without: int | None) -> None:
         closed = collecting.close(run.config.release.min_contributors, without=without)
@@ -181,108 +166,73 @@ def _hand_in(run: Coordination, state: RunState, collecting: ClusterRound) -> Cl
         try:
             _release_model(run, state, closed)
         except (Refused, Rejected) as error:
-            if error.code == MISMATCH:  # it is not handed in again by a coordinator that starts anew
+            if error.code == MISMATCH:  # a coordinator that restarts must not hand it in again
                 forget_closed(run.folder, closed.cluster)
             raise
-        kept.append(closed)
+        released.append(closed)
 
-    spoilt = _release_parted(run, collecting.total, release_sum)
-    [closed] = kept
+    part = run.exclusion.release(collecting.total, run.rules, release_sum)
+    [closed] = released
     if collecting.sensitivities is not None:
-        _open_order(run, collecting.sensitivities, closed.records, spoilt=spoilt)
+        try:
+            release_order(run, collecting.sensitivities, closed.records, first=part)
+        except (Refused, Rejected) as error:
+            _keep_order(closed, error)
     return closed
 
 
-def _release_parted(
-    run: Coordination, total: PartedSum, release_sum: Callable[[int | None], None], *, first: int | None = None
-) -> int | None:
-    """Have a sum released, if need be without a part of it, which is suspected then and returned."""
-    cluster = total.round.cluster
-    try:
-        part = total.open_most(run.rules, release_sum, first=first)
-    except (Refused, Rejected):
-        run.exclusion.forget(cluster)
-        raise
-    left_out = total.of_part(part)
-    if left_out:
-        _LOG.warning("cluster %d: the sum matches without clients %s", cluster, ", ".join(map(str, left_out)))
-    run.exclusion.learn(cluster, set(total.contributors) - set(left_out), left_out)
-    return part
-
-
-def release_ranking(run: Coordination, total: PartedSum, records: list[Played], *, spoilt: int | None = None) -> None:
-    """Have sensitivities released, if need be without those who spoil them: the key service makes an order of them.
+def release_order(run: Coordination, total: PartedSum, records: ClusterRecords, *, first: int | None = None) -> None:
+    """Have sensitivities released, if need be without a part: the key service makes an importance order of them.
 
     Args:
         run: the run.
         total: the sum.
-        records: of those who receive the order, one per client, and last of the servers: to be added to.
-        spoilt: the part to leave out first.
+        records: of the clients that receive the order, and of the servers: to be added to.
+        first: the part to leave out before all others.
     """
+    server, seconds = records.server, 0.0
 
     def release_sum(without: int | None) -> None:
-        start = work_seconds()
-        chosen = total.total(without=without)
-        message = chosen.close().to_bytes(total.round)
-        cost = total.cost_with(chosen)
-        if not total.counted:
-            took = max(0.0, work_seconds() - start - chosen.cost.total_seconds)
-            server = with_cost(_server(records), cost, multiplied=total.round.factors is not None)
-            records[-1] = grown(server, {"aggregate_seconds": took})
-            total.counted = True
-        received = {"bytes_down": INDEX_BYTES * total.round.size}
-        _charge_release(run, message, total.round, records, received)
+        nonlocal seconds
+        start, before = work_seconds(), total.cost.total_seconds
+        message = total.total(without=without).close().to_bytes(total.round)
+        seconds += max(0.0, work_seconds() - start - (total.cost.total_seconds - before))
+        records.server = with_cost(server, total.cost, seconds, multiplied=total.round.factors is not None)
+        _release(run, message, total.round, records, {"bytes_down": order_bytes(total.round.size)})
 
-    _release_parted(run, total, release_sum, first=spoilt)
-
-
-def _open_order(run: Coordination, total: PartedSum, records: list[Played], *, spoilt: int | None) -> None:
-    """The cluster's new order, without those who spoilt its model; without one the old one stays."""
-    try:
-        release_ranking(run, total, records, spoilt=spoilt)
-    except (Refused, Rejected) as error:
-        records[-1] = replace(_server(records), no_new_order=str(error))
-        _LOG.warning("round %d, cluster %d keeps its order: %s", total.round.number - 1, total.round.cluster, error)
+    run.exclusion.release(total, run.rules, release_sum, first=first)
 
 
 def _release_model(run: Coordination, state: RunState, closed: ClosedSum) -> None:
     round_ = run.describe(state, closed.cluster, closed.number, "model", closed.attempt, members=closed.members)
-    _charge_release(run, closed.model, round_, closed.records, {"bytes_down": _VALUE_BYTES * round_.size})
+    _release(run, closed.model, round_, closed.records, {"bytes_down": VALUE_BYTES * round_.size})
     run.observer.released(round_, closed.model)
 
 
-def _charge_release(
-    run: Coordination, aggregate: bytes, round_: Round, records: list[Played], received: Mapping[str, int]
+def _release(
+    run: Coordination, aggregate: bytes, round_: Round, records: ClusterRecords, received: Mapping[str, float]
 ) -> None:
-    """Have a sum released; whoever opens it is charged with that, and every member with what it receives."""
+    """Have a sum released; its decryption is charged to who decrypts it, and to every contributor what it receives."""
     start, work = time.perf_counter(), work_seconds()
     cost = run.keyservice.release(aggregate, round_).cost
-    took: dict[str, float] = {"release_seconds": time.perf_counter() - start}
+    spent: dict[str, float] = {"release_seconds": time.perf_counter() - start}
     if cost is not None:  # the key server is in this process
-        took = {
+        spent = {
             "release_seconds": max(0.0, work_seconds() - work - cost.total_seconds),
             "decrypt_seconds": cost.seconds.get("decrypt", 0.0),
             "decrypted_blocks": cost.blocks.get("decrypt", 0),
         }
-    more: Mapping[str, float] = received
     if run.clients_decrypt:
-        more = {**took, "bytes_down": len(aggregate)}
-        records[-1] = replace(_server(records), release_seconds=None, decrypt_seconds=None, decrypted_blocks=None)
+        received = {**spent, "bytes_down": len(aggregate)}
     else:
-        records[-1] = grown(_server(records), took)
-    for place, record in enumerate(records):
-        if isinstance(record, ClientRecord) and record.counts:
-            records[place] = grown(record, more)
-
-
-def _server(records: Sequence[Played]) -> ServerRecord:
-    """The last record, which is the servers'."""
-    [*_, server] = servers_of(records)
-    return server
+        records.server = grown(records.server, spent)
+    for client, record in records.clients.items():
+        if record.counts:
+            records.clients[client] = grown(record, received)
 
 
 def _release_again(run: Coordination, state: RunState, closed: ClosedSum) -> None:
-    """Hand in what a coordinator that was ended had closed; without a new order the old one stays."""
+    """Hand in the sums that a coordinator had closed before it was ended."""
     _release_model(run, state, closed)
     if closed.sensitivity is not None:
         number, attempt = closed.number + 1, closed.attempt
@@ -290,11 +240,9 @@ def _release_again(run: Coordination, state: RunState, closed: ClosedSum) -> Non
         try:
             run.keyservice.release(closed.sensitivity, after)
         except Refused as error:
-            closed.records[-1] = replace(_server(closed.records), no_new_order=str(error))
-            _LOG.warning("round %d, cluster %d keeps its order: %s", closed.number, closed.cluster, error)
+            _keep_order(closed, error)
 
 
-def _released_before(cluster: int, number: int, attempt: int) -> ClosedSum:
-    """What stands for a sum that was released though its answer got lost; its records are lost, too."""
-    server = ServerRecord(round=number, cluster=cluster, crypto="real", records_lost=True)
-    return ClosedSum(cluster, number, attempt - 1, b"", None, [server], [])
+def _keep_order(closed: ClosedSum, error: SenseCryptError) -> None:
+    closed.records.server = replace(closed.records.server, no_new_order=str(error))
+    _LOG.warning("round %d, cluster %d keeps its order: %s", closed.number, closed.cluster, error)

@@ -92,7 +92,11 @@ def run(
         excluded = exclude_found(coordination, state)
         _end_round(coordination, state, records, volatile)
         budgets.learn(records)
-        _LOG.info("round %d of %d is done: %s", number + 1, config.training.rounds, _arrived(records))
+        clients, rounds = clients_of(records), config.training.rounds
+        shares = [each.encrypted_share for each in clients if each.counts and each.encrypted_share is not None]
+        share = 100 * float(np.mean(shares)) if shares else 0.0
+        arrived = f"{len(shares)} of {len(clients)} clients, {share:.0f}% encrypted"
+        _LOG.info("round %d of %d is done: %s", number + 1, rounds, arrived)
         if on_round is not None and on_round(number, records):
             break
     return coordination, state
@@ -130,7 +134,7 @@ def _begin_or_resume(run: Coordination, volatile: VolatileKeyService | None) -> 
     state, config = cluster_clients(run.registry, run.config, run.keyservice.samples(run.name), run.observer)
     if not run.folder.exists():
         run.folder.create(config)
-    _save(run, state, volatile)
+    state.save(run.folder, None if volatile is None else volatile.state())
     return state
 
 
@@ -152,12 +156,8 @@ def _end_round(
         records[:] = [charge(record) if isinstance(record, played) else record for record in records]
     coordination.observer.end_of_round(number, state.labels.tolist(), records)
     folder.append([*records, *(replace(each, round=number) for each in coordination.registry.take_refusals())])
-    _save(coordination, state, volatile)
+    state.save(folder, None if volatile is None else volatile.state())
     forget_closed(folder)
-
-
-def _save(coordination: Coordination, state: RunState, volatile: VolatileKeyService | None) -> None:
-    state.save(coordination.folder, None if volatile is None else volatile.state())
 
 
 def _restore(
@@ -172,10 +172,3 @@ def _restore(
             latest[cluster] = run.describe(state, cluster, start[0], "model", start[1], members=state.members(cluster))
     samples = {client: int(count) for client, count in enumerate(state.samples) if count}
     volatile.restore(run.name, kept, latest, samples)
-
-
-def _arrived(records: list[Record]) -> str:
-    clients = clients_of(records)
-    played = [record.encrypted_share for record in clients if record.counts and record.encrypted_share is not None]
-    share = f", {np.mean(played):.0%} encrypted" if played else ""
-    return f"{len(played)} of {len(clients)} clients{share}"

@@ -1,18 +1,19 @@
-"""Sums in parts, so that whoever spoils one is found: nobody can look into an upload.
+"""Sums in parts, so that a client whose tags do not match is found: nobody can look into an upload.
 
-A sum that does not match its tags tells that somebody in it is wrong, not who. Sums are in parts, and one is released
-without the part that spoils it (`PartedSum`). Whoever was in that part is suspected. From then on half of the suspects
-are asked to play, as a part of their own: if the sum matches, they are cleared; if it matches only without them, it is
-one of them. A suspect that spoils a sum all by itself is found, and not asked again.
+A sum that does not match its tags shows that an upload in it is wrong, not which. So a sum is kept in parts, and is
+released without the part with which it does not match (`PartedSum`). The clients of that part are suspects. From then
+on half of the suspects are asked to take part, as a part of their own: if the sum matches, they are cleared; if it
+matches only without them, one of them is wrong. A suspect that is alone in such a part is found, and not asked again.
 
-Every sum that fails answers a question about ciphertexts, so the key service allows few. One client is found at the
-price of two failures and half of one for each halving, about four among twenty. Two in different parts spoil all sums.
-And what is found is evidence, not proof: a member that sends values near the limit of a slot, and signs for them, makes
-sums fail with others in it that match without these.
+Every sum that fails answers a question about ciphertexts, so the key service allows few. Finding one client costs two
+failures and half of one per halving, about four among twenty. Two in different parts make all sums fail. And a finding
+is evidence, not proof: a member that sends values near the limit of a slot, with matching tags, makes sums fail with
+others in it that match without these.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -24,15 +25,104 @@ from sensecrypt.protocol.round import Round
 from sensecrypt.worktime import Cost
 
 PARTS = 3
+MISMATCH = "tags-mismatch"
+UNFORESEEN = random.SystemRandom()  # two culprits that foresaw the parts could be in different ones
 _TRIES = 50
-UNFORESEEN = random.SystemRandom()  # who foresees the parts could see to it that two culprits are in different ones
+_LOG = logging.getLogger("sensecrypt.coordinator")
+
+
+class PartedSum:
+    """One running sum per part; each invited client is in one part."""
+
+    def __init__(
+        self,
+        round_: Round,
+        public: EncryptionKey,
+        parts: Sequence[Collection[int]],
+        *,
+        tags: Callable[[Round], Collection[int]],
+        whole: bool = False,
+    ) -> None:
+        """Empty sums.
+
+        Args:
+            round_: the round.
+            public: the run's key.
+            parts: the clients of each part.
+            tags: asks the key service whose tags of a round it has.
+            whole: whether a part counts only if all of its clients are in it.
+        """
+        self.round, self.cost = round_, Cost()
+        self._public, self._parts, self._tags, self._whole = public, parts, tags, whole
+        self._sums = [RoundSum(round_, public, cost=self.cost) for _ in parts]
+        self._part = {client: part for part, clients in enumerate(parts) for client in clients}
+        self._tagged: set[int] = set()
+        self._totals: dict[int | None, RoundSum] = {}
+
+    def of_same_parts(self, round_: Round) -> PartedSum:
+        """An empty sum of another round, in the same parts."""
+        return PartedSum(round_, self._public, self._parts, tags=self._tags, whole=self._whole)
+
+    @property
+    def arrived(self) -> set[int]:
+        """Whose uploads were added, also to parts that are not whole."""
+        return {client for each in self._sums for client in each.contributors}
+
+    @property
+    def contributors(self) -> tuple[int, ...]:
+        """Whose uploads count."""
+        return tuple(sorted(client for part in range(len(self._sums)) for client in self.of_part(part)))
+
+    def of_part(self, part: int | None) -> tuple[int, ...]:
+        """Whose uploads count in a part; nobody's in None."""
+        if part is None or (self._whole and len(self._sums[part].contributors) < len(self._parts[part])):
+            return ()
+        return self._sums[part].contributors
+
+    def add(self, data: bytes, *, sender: int) -> None:
+        """Validate an upload, whose tag the key service must have, and add it; a `Rejected` one changes no sum."""
+        if sender not in self._part:
+            raise Rejected(f"client {sender} was not asked")
+        if sender not in self._tagged:  # one request for all tags that have arrived, not one per upload
+            self._tagged = set(self._tags(self.round))
+        if sender not in self._tagged:
+            raise Rejected("an upload for which the key service has no tag")
+        self._sums[self._part[sender]].add(data, sender=sender)
+        self._totals = {}
+
+    def total(self, *, without: int | None = None) -> RoundSum:
+        """All parts, or all but one, as one sum; it is added up once."""
+        if without in self._totals:
+            return self._totals[without]
+        parts = [each for part, each in enumerate(self._sums) if part != without and self.of_part(part)]
+        if len(self._sums) == 1 and parts:
+            return parts[0]
+        total = self._totals[without] = RoundSum(self.round, self._public, cost=self.cost)
+        for each in parts:
+            total.absorb(each)
+        return total
+
+    def choices(self, rules: ReleaseRules, first: int | None) -> list[int | None]:
+        """The parts that may be left out, `first` before the others; None: none is left out.
+
+        What the key server would refuse unseen is not among them; `Rejected` if that holds for all contributors.
+        """
+        weights, contributors = self.round.weights, self.contributors
+        rules.check(weights, contributors)
+        choices: list[int | None] = []
+        for part in [first, *(part for part in range(len(self._sums)) if part != first)]:
+            left_out = self.of_part(part)
+            rest = [client for client in contributors if client not in left_out]
+            if part is None or (left_out and rules.allow(weights, rest)):
+                choices.append(part)
+        return choices
 
 
 class Exclusion:
-    """Of one run, by cluster; a coordinator that starts again suspects nobody."""
+    """The suspects of one run by cluster, and the clients that were found; a coordinator that restarts has none."""
 
     def __init__(self) -> None:
-        """Nobody is suspected."""
+        """No suspects."""
         self._suspects: dict[int, set[int]] = {}
         self.found: set[int] = set()
 
@@ -61,9 +151,9 @@ class Exclusion:
         *,
         rng: random.Random = UNFORESEEN,
     ) -> list[set[int]]:
-        """The suspects and all others; if nobody is suspected, three parts, any of which can be left out.
+        """The suspects and all others; without suspects, three parts, any of which can be left out.
 
-        Where the `rules` for sums do not allow that, in small clusters or with a high quorum, four, or one a client.
+        Where the `rules` do not allow that, in small clusters or with a high quorum: four parts, or one per client.
         """
         suspects, clients = self._suspects.get(cluster, set()) & set(invited), sorted(invited)
         if suspects:
@@ -74,6 +164,47 @@ class Exclusion:
             if all(rules.allow(weights, set(invited) - part) for part in parts):
                 return parts
         return [{client} for client in clients]
+
+    def release(
+        self,
+        total: PartedSum,
+        rules: ReleaseRules,
+        release_sum: Callable[[int | None], None],
+        *,
+        first: int | None = None,
+    ) -> int | None:
+        """Have a sum released; if it does not match its tags, without one part, and else without another.
+
+        Args:
+            total: the sum.
+            rules: of the key server.
+            release_sum: has `total(without=…)` released; raises `Refused` if it is not.
+            first: the part to leave out before all others; None: at first none is left out.
+
+        Returns:
+            The part that was left out, whose clients are suspects from now on.
+        """
+        cluster, mismatch = total.round.cluster, None
+        try:
+            for part in total.choices(rules, first):
+                try:
+                    release_sum(part)
+                except (Refused, Rejected) as error:
+                    if error.code != MISMATCH:
+                        raise
+                    mismatch = mismatch or error
+                    continue
+                left_out = total.of_part(part)
+                if left_out:
+                    _LOG.warning(
+                        "cluster %d: the sum matches without clients %s", cluster, ", ".join(map(str, left_out))
+                    )
+                self.learn(cluster, set(total.contributors) - set(left_out), left_out)
+                return part
+            raise mismatch or Rejected("no sum may be released")
+        except (Refused, Rejected):
+            self.forget(cluster)
+            raise
 
     def learn(self, cluster: int, released: Iterable[int], left_out: Iterable[int]) -> None:
         """A sum of `released` matched; with those `left_out` in it, it did not."""
@@ -86,96 +217,5 @@ class Exclusion:
         self._suspects[cluster] = wrong
 
     def forget(self, cluster: int) -> None:
-        """No part explained the failure: start again."""
+        """No part explained the failure: there are no suspects any more."""
         self._suspects.pop(cluster, None)
-
-
-MISMATCH = "tags-mismatch"
-
-
-class PartedSum:
-    """One running sum a part; each member is in one."""
-
-    def __init__(
-        self, round_: Round, public: EncryptionKey, parts: Sequence[Collection[int]], *, whole: bool = False
-    ) -> None:
-        """Empty sums; `parts` are the members of each. With `whole`, a part counts once all of them are in it."""
-        self.round, self._public, self._least = round_, public, [len(part) if whole else 0 for part in parts]
-        self._sums = [RoundSum(round_, public) for _ in parts]
-        self.counted = False  # whether somebody was charged with its cost
-        self._part = {client: part for part, clients in enumerate(parts) for client in clients}
-
-    @property
-    def contributors(self) -> tuple[int, ...]:
-        """Whose uploads are in the sum."""
-        return tuple(sorted(client for each in self._counting() for client in self._sums[each].contributors))
-
-    @property
-    def arrived(self) -> set[int]:
-        """Whose uploads were added, also to parts that are not whole."""
-        return {client for each in self._sums for client in each.contributors}
-
-    @property
-    def cost(self) -> Cost:
-        """Of everything that was added."""
-        return self.cost_with()
-
-    def cost_with(self, *more: RoundSum) -> Cost:
-        """Of everything that was added, and of these sums."""
-        cost = Cost()
-        for each in (*self._sums, *(each for each in more if each not in self._sums)):
-            cost.include(each.cost)
-        return cost
-
-    def add(self, data: bytes, *, sender: int) -> None:
-        """Validate one upload and add it to its part; a `Rejected` one leaves all sums as they were."""
-        if sender not in self._part:
-            raise Rejected(f"client {sender} was not asked")
-        self._sums[self._part[sender]].add(data, sender=sender)
-
-    def total(self, *, without: int | None = None) -> RoundSum:
-        """All parts, or all but one, as one sum."""
-        parts = [self._sums[part] for part in self._counting() if part != without]
-        if len(self._sums) == 1 and parts:
-            return parts[0]
-        total = RoundSum(self.round, self._public)
-        for part in parts:
-            total.absorb(part)
-        return total
-
-    def _counting(self) -> list[int]:
-        return [part for part, each in enumerate(self._sums) if len(each.contributors) >= self._least[part]]
-
-    def of_part(self, part: int | None) -> tuple[int, ...]:
-        """Whose uploads are in a part; of None, nobody's."""
-        return () if part is None or part not in self._counting() else self._sums[part].contributors
-
-    def open_most(
-        self, rules: ReleaseRules, release_sum: Callable[[int | None], None], *, first: int | None = None
-    ) -> int | None:
-        """Have the sum released; if it does not match its tags, without one part, and else without another.
-
-        Args:
-            rules: of the key server; what it would refuse unseen is not handed in.
-            release_sum: has `total(without=…)` released; raises `Refused` if it is not.
-            first: the part to leave out before all others; None: at first nobody is left out.
-
-        Returns:
-            The part that had to be left out.
-        """
-        rules.check(self.round.weights, self.contributors)
-        mismatch: Refused | Rejected | None = None
-        choices: list[int | None] = [first, *(part for part in range(len(self._sums)) if part != first)]
-        for part in choices:
-            left_out = self.of_part(part)
-            rest = [client for client in self.contributors if client not in left_out]
-            if part is not None and not (left_out and rules.allow(self.round.weights, rest)):
-                continue
-            try:
-                release_sum(part)
-                return part
-            except (Refused, Rejected) as error:
-                if error.code != MISMATCH:
-                    raise
-                mismatch = mismatch or error
-        raise mismatch or Rejected("nothing to open")

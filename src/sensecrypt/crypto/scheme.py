@@ -12,7 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from sensecrypt.errors import InvalidCiphertext, InvalidInput
+from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import Profile
 
 Ciphertexts = npt.NDArray[np.uint8]
@@ -141,40 +141,3 @@ def multiplying(key: EncryptionKey) -> MultiplyingKey:
         problem = f"is of {key.profile.name}, whose ciphertexts cannot be multiplied"
         raise InvalidInput("key", problem, "choose a paillier profile, or let clients multiply by their weights")
     return key
-
-
-def check_shape(argument: str, ciphertexts: object, width: int) -> Ciphertexts:
-    """A matrix of bytes with at least one row of exactly `width`."""
-    if not isinstance(ciphertexts, np.ndarray) or ciphertexts.dtype != np.uint8 or ciphertexts.ndim != 2:
-        raise InvalidCiphertext(
-            argument, "is not a matrix of bytes", "pass what encrypt returned, one row a ciphertext"
-        )
-    if len(ciphertexts) == 0 or ciphertexts.shape[1] != width:
-        problem = f"has shape {ciphertexts.shape}"
-        raise InvalidCiphertext(
-            argument, problem, f"pass rows of exactly {width:,} bytes: truncated or of another key?"
-        )
-    return ciphertexts
-
-
-def same_rows(expected: int, got: int) -> None:
-    """Raise unless both operands have equally many rows."""
-    if got != expected:
-        raise InvalidCiphertext("b", f"has {got:,} rows, a has {expected:,}", "add ciphertexts of equally many values")
-
-
-def check_rows(rows: RowNumbers | None, total: int, got: int | None = None) -> RowNumbers:
-    """Row numbers of a running sum, ascending, and as many as there are ciphertexts."""
-    if rows is None:
-        chosen = np.arange(total)
-    else:
-        fix = f"number rows 0 … {total - 1:,}"
-        array = np.asarray(rows)
-        if array.ndim != 1 or array.dtype.kind not in "iu" or (array.size and int(array.max()) >= total):
-            raise InvalidCiphertext("rows", "are not row numbers of this sum", fix)
-        chosen = array.astype(np.int64)
-        if chosen.size and (chosen[0] < 0 or (np.diff(chosen) <= 0).any()):
-            raise InvalidCiphertext("rows", "are not ascending", fix)
-    if got is not None:
-        same_rows(chosen.size, got)
-    return chosen

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from flwr.app import ConfigRecord, Context
 
-from sensecrypt.client.identity import LEAST_SHARE, Identity, read_identity
+from sensecrypt.client.identity import Identity, read_identity
 from sensecrypt.crypto.publicfile import public_fields, public_key
 from sensecrypt.crypto.scheme import StorablePublicKey
 from sensecrypt.errors import InvalidInput, Rejected, SenseCryptError
@@ -129,7 +129,7 @@ class _FleetNode:
 
     def require_mask(self, mask: Mask) -> None:
         """Of the half that can be encrypted, as much as the identity file demands."""
-        least = LEAST_SHARE if self._identity.least_share is None else self._identity.least_share
+        least = self._identity.required_share(only_blinds=False)
         share = min(1.0, 2 * mask.share)
         if share < least:
             raise Rejected(f"condition least_share: {share:.0%} would be encrypted, this client wants {least:.0%}")

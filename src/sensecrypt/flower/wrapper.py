@@ -223,13 +223,11 @@ class SenseCrypt(Strategy):
 
     def _release(self, usable: dict[int, tuple[Message, bytes]], playing: _Playing, problems: list[str]) -> ReleasedSum:
         """The sum of all uploads that can be added, or without those that spoil it."""
-        round_, rules, tagged = playing.round, self._service.rules(), set(self._service.tags(playing.round))
+        round_, rules = playing.round, self._service.rules()
         parts = self._exclusion.parts(0, usable, round_.weights, rules)
-        total = PartedSum(round_, self._public, parts)
+        total = PartedSum(round_, self._public, parts, tags=self._service.tags)
         for number, (_, upload) in usable.items():
             try:
-                if number not in tagged:
-                    raise Rejected("the key service has no tag of it")
                 total.add(upload, sender=number)
             except Rejected as error:
                 who = self._who(playing.nodes[number])
@@ -243,8 +241,7 @@ class SenseCrypt(Strategy):
 
         if not total.contributors:
             raise Rejected("no upload can be used")
-        left_out = total.of_part(total.open_most(rules, release))
-        self._exclusion.learn(0, found[-1].contributors, left_out)
+        left_out = total.of_part(self._exclusion.release(total, rules, release))
         if left_out:
             names = " or ".join(self._who(playing.nodes[number]) for number in left_out)
             _LOG.warning("left out, %s: the sum does not match its tags with this upload in it", names)

@@ -1,7 +1,7 @@
 """A key service inside the coordinator's process, for runs on one machine: the same rules, nothing kept on disk.
 
-One process then holds everything, so it protects nobody from whoever runs it. `InProcessKeyService` is what the
-coordinator talks to, `client` gives what one client does.
+One process then holds all data, so it protects no client from its operator. The coordinator uses
+`InProcessKeyService`, each client the view that `client` returns.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from sensecrypt.protocol.round import Round, RoundAddress, address_of
 from sensecrypt.protocol.updates import FEDAVG, moved_after
 
 Vector = npt.NDArray[np.float32]
-_RULE = "rule-"  # of a rule's state in a checkpoint
-_KEPT_ROUNDS = 2  # sensitivities are of the round after, and a model of the round before
+_RULE = "rule-"  # prefix of a rule's state in a checkpoint
+_KEPT_ROUNDS = 2  # a task has the sensitivities of the next round, and a model is of the round before
 
 
 class InProcessKeyService:
-    """The key server of one run, with what it hands out."""
+    """The key server of one run, and the models and orders that its clients may fetch."""
 
     def __init__(
         self,
@@ -44,15 +44,15 @@ class InProcessKeyService:
         workers: int,
         rule: ServerRule = FEDAVG,
     ) -> None:
-        """For one run.
+        """A service for one run.
 
         Args:
-            server: holds the key and the rules for sums.
-            public: what the others encrypt with.
+            server: holds the key and the release rules.
+            public: the key that clients encrypt with.
             clients: members of the run, numbered from 0.
-            rules: which members' weights follow from.
+            rules: the release rules, from which weights follow.
             first: parameters that come first in every order.
-            slot_order: whether an order says which slot holds which parameter; else it only ranks them.
+            slot_order: whether slots hold parameters in the importance order; else it only ranks them.
             workers: processes that decrypt.
             rule: how a round's mean update moves a model.
         """
@@ -64,7 +64,7 @@ class InProcessKeyService:
         self._moved: dict[int, tuple[RoundAddress | None, Vector]] = {}  # by cluster, after its latest round
         self._rankings: dict[int, ImportanceOrder] = {}
 
-    # What the aggregator asks for.
+    # Requests of the aggregator.
 
     def run(self, _run: str) -> dict[str, Any]:
         """The release rules, the server's rule, and the members by number."""
@@ -72,15 +72,15 @@ class InProcessKeyService:
         return {**asdict(self._rules), "server": asdict(self._rule), "names": names}
 
     def public_key(self, _run: str) -> EncryptionKey:
-        """What everybody encrypts with."""
+        """The key that clients encrypt with."""
         return self._public
 
     def samples(self, _run: str) -> dict[int, int]:
-        """How many samples each client reported."""
+        """How many samples each client has reported."""
         return dict(self._samples)
 
     def register_round(self, round_: Round) -> None:
-        """Keep a round, and those of its cluster that are not long over."""
+        """Keep a round, and forget old rounds of its cluster."""
         kept = {
             place: known
             for place, known in self._rounds.items()
@@ -89,11 +89,11 @@ class InProcessKeyService:
         self._rounds = {**kept, address_of(round_): round_}
 
     def tags(self, round_: Round) -> list[int]:
-        """Whose tags have arrived; where clients share the key there are none, and nobody is missed."""
+        """The clients whose tags have arrived; all members where clients share the key, as there are no tags."""
         return self._server.tagged(round_)
 
     def release(self, aggregate: bytes, round_: Round) -> Acknowledgement:
-        """Decrypt, verify, and keep what members may fetch."""
+        """Decrypt and verify a sum, and keep the model or the order that follows."""
         released = self._server.release(aggregate, round_, workers=self._workers)
         if round_.purpose == "sensitivity":
             ranking = self._server.ranking_from(round_, released, first=self._first)
@@ -107,23 +107,16 @@ class InProcessKeyService:
             self._moved[round_.cluster], self._rule_states[round_.cluster] = (address_of(round_), moved), state
         return Acknowledgement(released.contributors, released.weight, released.cost)
 
-    # What one client asks for.
+    # Requests of one client.
 
     def client(self, number: int) -> ClientView:
         """The key service as that client sees it."""
         return ClientView(self, number)
 
-    def _round(self, place: RoundAddress, client: int) -> Round:
-        """A round of the client's own."""
-        round_ = self._rounds.get(place)
-        if round_ is None or client not in round_.weights:
-            raise Rejected("no such round, or one of others", code="not-a-member")
-        return round_
-
     # What a run on one machine keeps and shows: nobody else has it.
 
     def moved(self, cluster: int) -> Vector | None:
-        """How far a cluster has moved; None: it has not."""
+        """How far a cluster has moved; None if it has no round yet."""
         return self._moved[cluster][1] if cluster in self._moved else None
 
     def ranking(self, cluster: int) -> ImportanceOrder | None:
@@ -131,20 +124,20 @@ class InProcessKeyService:
         return self._rankings.get(cluster)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """What a run that is resumed needs again."""
+        """The state that a resumed run needs."""
         tensors: dict[str, npt.NDArray[Any]] = {}
         for cluster, (_, moved) in self._moved.items():
             tensors[f"moved-{cluster}"] = moved
             more = self._rule_states.get(cluster, {})
             tensors |= {f"{_RULE}{cluster}-{name}": vector for name, vector in more.items()}
         for cluster, ranking in self._rankings.items():
-            tensors |= {f"order-{cluster}": ranking.order, f"profile-{cluster}": ranking.profile}
+            tensors |= {f"order-{cluster}": ranking.order, f"profile-{cluster}": ranking.sensitivities}
         return tensors
 
     def restore(
         self, run: str, state: Mapping[str, npt.NDArray[Any]], latest: Mapping[int, Round], samples: Mapping[int, int]
     ) -> None:
-        """Go on from what `state` returned; see `VolatileKeyService`."""
+        """Continue from a state; see `VolatileKeyService`."""
         self._samples = dict(samples)
         for cluster, round_ in latest.items():
             self._rounds[address_of(round_)] = round_
@@ -157,14 +150,13 @@ class InProcessKeyService:
                 ranking = ImportanceOrder(state[name], state[f"profile-{number}"])
                 self._rankings[int(number)] = ranking
                 if self.slot_order:
-                    self._server.restore_order(run, int(number), ranking.order, ranking.profile)
+                    self._server.restore_order(run, int(number), ranking.order, ranking.sensitivities)
 
 
 class ClientView:
-    """What one client may ask for."""
+    """The key service as one client sees it."""
 
     def __init__(self, service: InProcessKeyService, number: int) -> None:
-        """Of that client."""
         self._service, self._number = service, number
 
     def run(self, run: str) -> dict[str, Any]:
@@ -172,11 +164,11 @@ class ClientView:
         return {**self._service.run(run), "client": self._number}
 
     def public_key(self, run: str) -> EncryptionKey:
-        """What everybody encrypts with."""
+        """The key that clients encrypt with."""
         return self._service.public_key(run)
 
     def report_samples(self, _run: str, samples: int) -> None:
-        """The first report counts."""
+        """Keep how many samples this client has; the first report counts."""
         self._service._samples.setdefault(self._number, samples)
 
     def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
@@ -184,9 +176,11 @@ class ClientView:
         return self._service._server.turn(run, row)
 
     def task(self, place: RoundAddress) -> RoundTask:
-        """A round of this client's, and what its members share."""
-        service, round_ = self._service, self._service._round(place, self._number)
-        ranking = service.ranking(place.cluster) if place.purpose == "model" else None
+        """A round that this client is a member of, and its members' common secrets."""
+        service, round_ = self._service, self._service._rounds.get(place)
+        if round_ is None or self._number not in round_.weights:
+            raise Rejected("no such round, or the client is no member of it", code="not-a-member")
+        ranking = service._rankings.get(place.cluster) if place.purpose == "model" else None
         after = service._rounds.get(replace(place, number=place.number + 1, purpose="sensitivity"))
         seed = service._server.tag_seed
         if place.purpose != "model" or after is None:
@@ -194,10 +188,10 @@ class ClientView:
         return RoundTask(round_, seed(round_), ranking, after, seed(after))
 
     def send_tag(self, tag: bytes, round_: Round) -> None:
-        """Hand in a tag."""
+        """Take this client's tag."""
         self._service._server.take_tag(tag, round_, sender=self._number)
 
-    def moved(self, place: RoundAddress, size: int) -> Vector:  # noqa: ARG002 (a service elsewhere is not believed)
+    def moved(self, place: RoundAddress, size: int) -> Vector:  # noqa: ARG002 (checked where the service is elsewhere)
         """How far this client's cluster has moved."""
         at, moved = self._service._moved.get(place.cluster, (None, None))
         if moved is None or at != place:

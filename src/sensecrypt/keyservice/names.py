@@ -1,4 +1,4 @@
-"""What runs and certificates may be called: a part of an address, and a file's name too."""
+"""Names of runs and certificates: each is a part of an address, and of a file's name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NAME = re.compile(PATTERN)
 
 
 def check_name(argument: str, name: str) -> str:
-    """A name that the key service takes."""
+    """`name`, if the key service accepts it."""
     if not NAME.fullmatch(name):
         fix = "use up to 63 letters, digits, dots, dashes and underscores, a letter or digit first"
         raise InvalidInput(argument, f"is {name!r}", fix)

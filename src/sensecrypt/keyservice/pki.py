@@ -1,7 +1,7 @@
-"""A certificate authority for development: one root, and certificates that say role and name.
+"""A certificate authority for development: one root, and certificates with a role and a name.
 
-A certificate's subject has the role as organisational unit and the name as common name. Any other authority that
-issues such certificates does as well.
+A certificate's subject has the role as organisational unit and the name as common name. Any authority that
+issues such certificates can be used instead.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from sensecrypt.keyservice.names import NAME
 ROLES = ("server", "admin", "aggregator", "client", "monitor")
 CA_CERTIFICATE, CA_KEY = "ca.crt", "ca.key"
 CA_DAYS = 3650
-_SKEW = timedelta(minutes=5)  # clocks of other machines may be that late
+_SKEW = timedelta(minutes=5)  # other machines' clocks may be late by that
 
 
 def create_authority(folder: Path, *, days: int = CA_DAYS) -> Path:
-    """A new root in `folder`: `ca.crt` to give away, `ca.key` to keep. Returns the certificate's path."""
+    """Make a root in `folder`: `ca.crt` is public, `ca.key` secret. Returns the certificate's path."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "SenseCrypt development CA")])
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
@@ -47,13 +47,13 @@ def create_authority(folder: Path, *, days: int = CA_DAYS) -> Path:
 
 
 def issue(folder: Path, *, role: str, name: str, hosts: Sequence[str] = (), days: int = 90) -> tuple[Path, Path]:
-    """A certificate of that role and name, and its key, beside the authority's. Returns both paths.
+    """Issue a certificate of that role and name, with a key, in the authority's folder. Returns both paths.
 
     Args:
-        folder: where `create_authority` wrote.
+        folder: the folder of `create_authority`.
         role: one of `ROLES`.
-        name: of the party; letters, digits, dots and dashes.
-        hosts: names and addresses that a server is reached by.
+        name: of the certificate's owner; letters, digits, dots and dashes.
+        hosts: names and addresses of a server.
         days: how long it is valid.
     """
     if role not in ROLES:
@@ -61,8 +61,8 @@ def issue(folder: Path, *, role: str, name: str, hosts: Sequence[str] = (), days
     if not NAME.fullmatch(name):
         raise CertificateError("name", "has other characters", "use up to 63 letters, digits, dots and dashes")
     if role == "server" and not hosts:
-        fix = "pass the names and addresses that it is reached by, such as --host localhost"
-        raise CertificateError("--host", "is missing: clients check whom they reach", fix)
+        fix = "pass the server's names and addresses, such as --host localhost"
+        raise CertificateError("--host", "is missing: clients check the server's name", fix)
     if role != "server" and hosts:
         raise CertificateError("--host", f"is for a server, not for role {role}", "leave it out")
     authority, authority_key = _read_authority(folder)
@@ -102,17 +102,10 @@ def _builder(
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    other = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    never = dict.fromkeys((*other, "encipher_only", "decipher_only"), False)
+    signs = dict.fromkeys(("key_cert_sign", "crl_sign"), signs_certificates)
+    return x509.KeyUsage(digital_signature=not signs_certificates, **signs, **never)
 
 
 def _host(host: str) -> x509.GeneralName:
@@ -135,11 +128,12 @@ def _read_authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePri
 
 
 def _write_pair(path: Path, certificate: x509.Certificate, key_path: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    """Both files, the key for its owner only; never over existing ones."""
+    """Write both files, the key readable by its owner only; existing files are not replaced."""
     key_pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    for target, content, mode in ((key_path, key_pem, 0o600), (path, _pem(certificate), 0o644)):
+    certificate_pem = certificate.public_bytes(serialization.Encoding.PEM)
+    for target, content, mode in ((key_path, key_pem, 0o600), (path, certificate_pem, 0o644)):
         try:
             with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(content)
@@ -147,7 +141,3 @@ def _write_pair(path: Path, certificate: x509.Certificate, key_path: Path, key: 
             raise CertificateError(str(target), "exists already", "choose another name, or move it away") from None
         except OSError as error:
             raise CertificateError(str(target), f"cannot be written ({error.strerror})", "check the path") from None
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)

@@ -1,4 +1,4 @@
-"""What coordinator and clients ask of a key service, wherever it runs: in this process, or behind HTTPS."""
+"""The key service as coordinator and clients use it, in this process or behind HTTPS."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from sensecrypt.protocol.round import Round, RoundAddress
 
 
 class AggregatorKeyService(Protocol):
-    """The key service as an aggregator sees it. What it refuses raises `Refused` or `Rejected`."""
+    """The key service as an aggregator sees it. A refusal raises `Refused` or `Rejected`."""
 
     def run(self, run: str) -> dict[str, Any]:
-        """What is public about a run: its release rules, and the names of its members by number."""
+        """The public facts of a run: its release rules, and the names of its members by number."""
 
     def public_key(self, run: str) -> EncryptionKey:
         """The run's public key."""
 
     def samples(self, run: str) -> dict[int, int]:
-        """How many samples each client reported."""
+        """How many samples each client has reported."""
 
     def register_round(self, round_: Round) -> None:
-        """Announce a round and its members."""
+        """Register a round and its members."""
 
     def tags(self, round_: Round) -> list[int]:
-        """Whose tags have arrived."""
+        """The clients whose tags have arrived."""
 
     def release(self, aggregate: bytes, round_: Round) -> Acknowledgement:
         """Have a sum decrypted and verified."""
 
 
 class ClientKeyService(Protocol):
-    """The key service as one client sees it. What it refuses raises `Refused` or `Rejected`."""
+    """The key service as one client sees it. A refusal raises `Refused` or `Rejected`."""
 
     def run(self, run: str) -> dict[str, Any]:
-        """What is public about a run, and this client's number in it."""
+        """The public facts of a run, and this client's number in it."""
 
     def public_key(self, run: str) -> StorablePublicKey:
         """The run's public key."""
@@ -49,32 +49,32 @@ class ClientKeyService(Protocol):
         """Report how many samples this client has; the first report counts."""
 
     def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
-        """This client's sketch as the aggregator may have it."""
+        """This client's sketch, rotated, as the aggregator may have it."""
 
     def task(self, place: RoundAddress) -> RoundTask:
-        """What this client needs for its part in a round."""
+        """The data that this client needs for a round."""
 
     def send_tag(self, tag: bytes, round_: Round) -> None:
-        """Hand in this client's tag."""
+        """Send this client's tag."""
 
     def moved(self, place: RoundAddress, size: int) -> npt.NDArray[np.float32]:
         """How far this client's cluster has moved after a round."""
 
 
 class VolatileKeyService(Protocol):
-    """A key service that ends with its process: whoever keeps the run's checkpoint keeps its state."""
+    """A key service that ends with its process: the run's checkpoint keeps its state."""
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
-        """What a run that is resumed needs again."""
+        """The state that a resumed run needs."""
 
     def restore(
         self, run: str, state: Mapping[str, npt.NDArray[Any]], latest: Mapping[int, Round], samples: Mapping[int, int]
     ) -> None:
-        """Go on from there.
+        """Continue from a state.
 
         Args:
             run: its name.
-            state: what `state` returned.
-            latest: the round that gave each cluster its model.
-            samples: what clients reported.
+            state: as `state` returned it.
+            latest: the round that each cluster's model is from.
+            samples: how many each client reported.
         """

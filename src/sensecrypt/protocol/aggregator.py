@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from sensecrypt.crypto.scheme import Ciphertexts, EncryptionKey, multiplying
 from sensecrypt.errors import InvalidCiphertext, Rejected
@@ -21,26 +20,27 @@ class RoundSum:
     which is the round's and not the upload's, and plain sums are added into the ciphertexts of the same parameters.
     """
 
-    def __init__(self, round_: Round, public: EncryptionKey) -> None:
-        """An empty sum; a round with factors needs a key that multiplies."""
+    def __init__(self, round_: Round, public: EncryptionKey, *, cost: Cost | None = None) -> None:
+        """An empty sum; a round with factors needs a key that multiplies.
+
+        Args:
+            round_: the round.
+            public: the run's key.
+            cost: where the cryptography is counted; None: in a cost of this sum's own.
+        """
         self._round, self._public = round_, public
         self._multiply = None if round_.factors is None else multiplying(public).multiply
         self._encrypted = public.accumulator(round_.blocks)
         self._plain = np.zeros(round_.size, dtype=np.int64)
         self._tag_offset = TagOffset()
         self._contributors: set[int] = set()
-        self._per_block = np.zeros(round_.blocks, dtype=np.int64)
-        self.cost = Cost()
+        self.encrypted_contributors = np.zeros(round_.blocks, dtype=np.int64)  # of each block
+        self.cost = Cost() if cost is None else cost
 
     @property
     def contributors(self) -> tuple[int, ...]:
         """Whose uploads are in the sum."""
         return tuple(sorted(self._contributors))
-
-    @property
-    def encrypted_contributors(self) -> npt.NDArray[np.int64]:
-        """For each block, how many contributors encrypted it."""
-        return self._per_block.copy()
 
     def add(self, data: bytes, *, sender: int) -> Upload:
         """Validate one upload and add it; a `Rejected` one leaves the sum as it was.
@@ -54,18 +54,21 @@ class RoundSum:
             raise Rejected(f"client {sender} sent an upload of client {upload.client}")
         if sender in self._contributors:
             raise Rejected(f"client {sender} has contributed already")
-        self._check_room(upload)
-        flags, factor = upload.mask.flags, self._round.factor(sender)
+        flags, factor, ciphertexts = upload.mask.flags, self._round.factor(sender), upload.ciphertexts
+        if self._multiply is not None:
+            self._check_room(upload)
         if upload.mask.blocks:
             try:
-                ciphertexts = self._weighted(upload.ciphertexts, factor)
+                if self._multiply is not None:
+                    with self.cost.of("multiply", upload.mask.blocks):
+                        ciphertexts = self._multiply(ciphertexts, factor)
                 with self.cost.of("add", upload.mask.blocks):
                     self._encrypted.add(ciphertexts, np.flatnonzero(flags))
             except InvalidCiphertext as error:
                 raise Rejected(f"client {sender}: {error.problem}") from None
         self._plain[~upload.mask.to_array()] += factor * upload.plain
         self._tag_offset = self._tag_offset.plus(upload.tag_offset, times=factor)
-        self._per_block += flags
+        self.encrypted_contributors += flags
         self._contributors.add(sender)
         return upload
 
@@ -73,25 +76,25 @@ class RoundSum:
         """Add another sum of the same round, of other clients."""
         if self._round != other._round or self._contributors & other._contributors:
             raise Rejected("a sum of another round, or one that has a client in common")
-        rows = np.flatnonzero(other._per_block)
+        rows = np.flatnonzero(other.encrypted_contributors)
         if rows.size:
             with self.cost.of("add", rows.size):
                 self._encrypted.add(other._encrypted.result(rows), rows)
         self._plain += other._plain
         self._tag_offset = self._tag_offset.plus(other._tag_offset)
-        self._per_block += other._per_block
+        self.encrypted_contributors += other.encrypted_contributors
         self._contributors |= other._contributors
 
     def close(self) -> Aggregate:
-        """The sum over everybody who arrived: of what somebody encrypted and of what somebody did not, each apart.
+        """The sum over all contributors: of the encrypted values and of the others, apart from each other.
 
-        In a round with factors, what somebody encrypted holds the plain values of the others, too.
+        In a round with factors, plain values are added into the ciphertexts of the same parameters.
         """
         if not self._contributors:
             raise Rejected("no upload arrived")
         size, block = self._round.size, self._round.block
-        union = Mask(self._per_block > 0, size, block)
-        common = Mask(self._per_block == len(self._contributors), size, block)
+        union = Mask(self.encrypted_contributors > 0, size, block)
+        common = Mask(self.encrypted_contributors == len(self._contributors), size, block)
         ciphertexts = np.empty((0, self._round.profile.ciphertext_bytes), dtype=np.uint8)
         if union.blocks:
             with self.cost.of("add", 0):
@@ -101,23 +104,16 @@ class RoundSum:
         plain = wrap(self._plain[~common.to_array()], self._round)
         return Aggregate(self.contributors, union, ciphertexts, common, plain, self._tag_offset)
 
-    def _weighted(self, ciphertexts: Ciphertexts, factor: int) -> Ciphertexts:
-        """The ciphertexts times the client's factor, in a round that has factors."""
-        if self._multiply is None:
-            return ciphertexts
-        with self.cost.of("multiply", len(ciphertexts)):
-            return self._multiply(ciphertexts, factor)
-
     def _check_room(self, upload: Upload) -> None:
-        """Refuse plain values of which a sum, multiplied, might not fit: nothing wraps where nothing is blinded."""
-        if self._round.factors is None or not upload.plain.size:
+        """Refuse plain values whose sum, multiplied, might not fit: nothing wraps where nothing is blinded."""
+        if not upload.plain.size:
             return
         most = (2 ** (self._round.profile.slot_bits - 1) - 1) // self._round.factor_sum
         if int(upload.plain.max()) > most or int(upload.plain.min()) < -most:
             raise Rejected(f"client {upload.client}: has plain values that are too large to be multiplied")
 
     def _with_plain(self, ciphertexts: Ciphertexts, union: Mask, common: Mask) -> Ciphertexts:
-        """The ciphertexts of the union, with the plain sums of those blocks that not everybody encrypted."""
+        """The ciphertexts of the union, with the plain sums of the blocks that only some contributors encrypted."""
         partly = Mask(union.flags & ~common.flags, union.size, union.block)
         if not partly.blocks:
             return ciphertexts

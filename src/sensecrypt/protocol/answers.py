@@ -21,7 +21,7 @@ from sensecrypt.worktime import Cost
 
 _LONGEST = 100.0  # of a sketch: those of real vectors have about 1
 _Tensors = dict[str, tuple[npt.DTypeLike, int]]
-_RANKING: _Tensors = {"order": (np.dtype("<u4"), 1), "profile": (np.dtype("<f8"), 1)}
+_RANKING: _Tensors = {"low": (np.dtype("<u2"), 1), "high": (np.dtype("u1"), 2), "profile": (np.dtype("<f8"), 1)}
 
 
 @dataclass(frozen=True)
@@ -63,20 +63,39 @@ def read_sketch(data: bytes) -> checks.FloatVector:
     return row
 
 
+def order_bytes(size: int) -> int:
+    """The length of an order of so many parameters as it travels to a member: as many bits as an index needs."""
+    return 2 * size + _high_bits(size) * -(-size // 8)
+
+
 def serialize_importance_order(ranking: ImportanceOrder) -> bytes:
-    """A cluster's order as it travels to a member: four bytes a parameter, and its profile."""
-    tensors = {"order": ranking.order.astype("<u4"), "profile": ranking.profile.astype("<f8")}
+    """A cluster's order as it travels to a member: the lower 16 bits of each index, then one row per higher bit."""
+    order = ranking.order
+    high = [np.packbits((order >> 16 + bit).astype(np.uint8) & 1) for bit in range(_high_bits(order.size))]
+    rows = np.array(high, dtype=np.uint8).reshape(len(high), -(-order.size // 8))
+    tensors = {"low": order.astype("<u2"), "high": rows, "profile": ranking.sensitivities.astype("<f8")}
     return serialize("ranking", {}, tensors)
 
 
 def read_importance_order(data: bytes) -> ImportanceOrder:
     """The order in such a message."""
     _, arrays = parse(data, "ranking", header={}, tensors=_RANKING)
+    order, high = arrays["low"].astype(np.int64), arrays["high"]
+    if high.shape != (_high_bits(order.size), -(-order.size // 8)):
+        raise Rejected(f"an order of {order.size:,} parameters with other bits than its indices need")
+    for bit, row in enumerate(high):
+        order |= np.unpackbits(row, count=order.size).astype(np.int64) << 16 + bit
     try:
-        order = checks.permutation("order", arrays["order"].astype(np.int64), arrays["order"].size)
-        return ImportanceOrder(order, checks.finite_vector("profile", arrays["profile"]))
+        return ImportanceOrder(
+            checks.permutation("order", order, order.size), checks.finite_vector("profile", arrays["profile"])
+        )
     except InvalidInput as error:
         raise Rejected(f"an impossible order: {error.problem}") from None
+
+
+def _high_bits(size: int) -> int:
+    """Bits beyond the lower 16 of the largest index."""
+    return max(0, (size - 1).bit_length() - 16)
 
 
 def serialize_moved(moved: npt.NDArray[np.float32]) -> bytes:

@@ -24,14 +24,14 @@ Tensors = Mapping[str, npt.NDArray[Any]]
 
 
 def serialize(kind: str, header: Mapping[str, str | int], tensors: Tensors) -> bytes:
-    """One message."""
-    fields = {
-        "format": FORMAT,
-        "version": VERSION,
-        "kind": kind,
-        **{name: str(value) for name, value in header.items()},
-    }
-    return _sorted_header(save({name: np.ascontiguousarray(each) for name, each in tensors.items()}, metadata=fields))
+    """One message; equal content gives equal bytes, though safetensors writes metadata in any order."""
+    fields = {"format": FORMAT, "version": VERSION, "kind": kind}
+    fields |= {name: str(value) for name, value in header.items()}
+    data = save({name: np.ascontiguousarray(each) for name, each in tensors.items()}, metadata=fields)
+    length = int.from_bytes(data[:8], "little")
+    ordered = json.dumps(json.loads(data[8 : 8 + length]), sort_keys=True, separators=(",", ":")).encode()
+    ordered += b" " * (-len(ordered) % 8)  # tensors stay aligned
+    return len(ordered).to_bytes(8, "little") + ordered + data[8 + length :]
 
 
 def parse(
@@ -61,8 +61,15 @@ def parse(
 
 
 def parse_any(data: bytes, kind: str) -> tuple[dict[str, str], dict[str, npt.NDArray[Any]]]:
-    """The header and tensors of a message of this kind, whatever they are: for files of our own making."""
-    fields = _metadata(data)
+    """The header and tensors of a message of this kind, whatever they are: for files of our own."""
+    length = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or length > min(MAX_HEADER, len(data) - 8):
+        raise Rejected("truncated message, or a header that is too long")
+    try:
+        metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+        fields = {str(name): str(value) for name, value in metadata.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise Rejected("damaged header") from None
     for name, value in {"format": FORMAT, "version": VERSION, "kind": kind}.items():
         if fields.pop(name, None) != value:
             raise Rejected(f"not a {kind} message of version {VERSION}")
@@ -70,22 +77,3 @@ def parse_any(data: bytes, kind: str) -> tuple[dict[str, str], dict[str, npt.NDA
         return fields, load(data)
     except (ValueError, KeyError, TypeError, OverflowError, SafetensorError):  # KeyError: a dtype that NumPy lacks
         raise Rejected(f"damaged {kind} message") from None
-
-
-def _sorted_header(data: bytes) -> bytes:
-    """The same message, its header in order: safetensors writes metadata in any, and equal content is equal bytes."""
-    length = int.from_bytes(data[:8], "little")
-    header = json.dumps(json.loads(data[8 : 8 + length]), sort_keys=True, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)  # tensors stay aligned
-    return len(header).to_bytes(8, "little") + header + data[8 + length :]
-
-
-def _metadata(data: bytes) -> dict[str, str]:
-    length = int.from_bytes(data[:8], "little")
-    if len(data) < 8 or length > min(MAX_HEADER, len(data) - 8):
-        raise Rejected("truncated message, or a header that is too long")
-    try:
-        fields = json.loads(data[8 : 8 + length])["__metadata__"]
-        return {str(name): str(value) for name, value in fields.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Rejected("damaged header") from None

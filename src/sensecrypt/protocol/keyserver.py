@@ -120,11 +120,6 @@ class KeyServer:
         ranking = self._ledger.ranking(run, cluster)
         return None if ranking is None else ranking.order
 
-    def profile(self, run: str, cluster: int) -> checks.FloatVector | None:
-        """The cluster's mean sensitivity of each block along its order, for choices that all members make alike."""
-        ranking = self._ledger.ranking(run, cluster)
-        return None if ranking is None else ranking.profile
-
     def take_tag(self, data: bytes, round_: Round, *, sender: int) -> None:
         """Keep one client's tag; a second one of the same client is refused."""
         message = Tag.from_bytes(data, round_)
@@ -166,16 +161,19 @@ class KeyServer:
         verified = _verifies(encrypted, values, aggregate, given, round_, seed=self.tag_seed(round_)) and sound
         released = ReleasedSum(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)
         bounded = within_clip(released, round_, statistics=self._statistics)
-        if not (verified and _ranks(values, round_) and bounded):
+        # Sensitivities are not negative, and some are positive. Others come from a client that deviates: it is found
+        # like one whose tags are wrong, and the cluster keeps its order.
+        ranks = round_.purpose != "sensitivity" or bool((values.min() >= 0) & (values.max() > 0))
+        if not (verified and ranks and bounded):
             self._failed += 1
             raise Rejected(MISMATCH, code="tags-mismatch")
         self._ledger.keep_released(round_, released)
         return released
 
-    def restore_order(self, run: str, cluster: int, order: checks.IntVector, profile: checks.FloatVector) -> None:
-        """An order that was made before a restart, and its profile."""
-        checked = checks.permutation("order", order, order.size)
-        self._ledger.keep_ranking(run, cluster, ImportanceOrder(checked, checks.sensitivity_vector("profile", profile)))
+    def restore_order(self, run: str, cluster: int, order: checks.IntVector, gains: checks.FloatVector) -> None:
+        """Keep an order that was made before a restart, and its blocks' sensitivities."""
+        checked, gains = checks.permutation("order", order, order.size), checks.sensitivity_vector("gains", gains)
+        self._ledger.keep_ranking(run, cluster, ImportanceOrder(checked, gains))
 
     def tagged(self, round_: Round) -> list[int]:
         """Whose tags have arrived."""
@@ -201,9 +199,7 @@ class KeyServer:
         order, _ = descending_order(gains)
         if first is not None:
             order = np.concatenate([order[first[order]], order[~first[order]]])
-        blocks = np.arange(0, round_.size, round_.block)
-        profile = np.add.reduceat(gains[order], blocks)
-        return ImportanceOrder(order, profile)
+        return ImportanceOrder(order, np.add.reduceat(gains[order], np.arange(0, round_.size, round_.block)))
 
     def _check_contributors(self, contributors: tuple[int, ...], tags: Container[int], round_: Round) -> None:
         if len(set(contributors)) != len(contributors):
@@ -228,26 +224,19 @@ class KeyServer:
         return hmac.digest(self._ledger.root, "\x00".join(purpose).encode(), "sha256")
 
 
-def _ranks(values: Ints, round_: Round) -> bool:
-    """Whether an order can be made of these sums: sensitivities are not negative, and some of them are positive.
-
-    Others come of a client that does not keep to the protocol, and are refused like whatever does not verify: it is
-    found as one whose tags are wrong is found, and the cluster keeps its order.
-    """
-    return round_.purpose != "sensitivity" or bool((values.min() >= 0) & (values.max() > 0))
-
-
 def _verifies(
     encrypted: Ints, values: Ints, aggregate: Aggregate, given: Sequence[Tag], round_: Round, *, seed: bytes
 ) -> bool:
-    """Whether these are the sums that the tags are for; takes as long whatever they are.
+    """Whether these are the sums that the tags are for; how long that takes depends on the masks alone.
 
     Where the aggregator multiplies, it also adds plain values into the ciphertexts. No parameter is then in both parts
     of the aggregate, nothing can be moved between them, and the check sum over everything is enough.
     """
     small, offset = taggable(encrypted) & taggable(values), aggregate.tag_offset
     part = mac_tag(encrypted, seed) if aggregate.mask.blocks else 0
-    found = ((part + offset.encrypted) % PRIME, (mac_tag(values, seed) + offset.whole) % PRIME)
+    all_encrypted = bool(aggregate.common.flags.all()) and all(each.blinding is None for each in given)
+    whole = part if all_encrypted else mac_tag(values, seed)  # there is no rest: both are of the same values
+    found = ((part + offset.encrypted) % PRIME, (whole + offset.whole) % PRIME)
     tags = [(round_.factor(each.client) * each.encrypted, round_.factor(each.client) * each.value) for each in given]
     expected = (sum(part for part, _ in tags) % PRIME, sum(whole for _, whole in tags) % PRIME)
     return small & (found[1] == expected[1]) & (round_.factors is not None or found[0] == expected[0])

@@ -14,7 +14,7 @@ from typing import Protocol
 from sensecrypt import checks
 from sensecrypt.errors import Rejected
 from sensecrypt.protocol.messages import Tag
-from sensecrypt.protocol.round import Round
+from sensecrypt.protocol.round import Round, RoundAddress, address_of
 from sensecrypt.protocol.updates import ReleasedSum
 
 
@@ -24,11 +24,11 @@ class ImportanceOrder:
 
     Attributes:
         order: slot s holds parameter order[s].
-        profile: the cluster's mean sensitivity of each block along it.
+        sensitivities: the cluster's mean sensitivity of each block along it.
     """
 
     order: checks.IntVector
-    profile: checks.FloatVector
+    sensitivities: checks.FloatVector
 
 
 class Ledger(Protocol):
@@ -68,15 +68,10 @@ class MemoryLedger:
 
     def __init__(self) -> None:
         """Empty; its root comes from the operating system."""
-        self._root = secrets.token_bytes(32)
+        self.root = secrets.token_bytes(32)
         self._rankings: dict[tuple[str, int], ImportanceOrder] = {}
-        self._tags: dict[tuple[str | int, ...], dict[int, Tag]] = {}
-        self._released: dict[tuple[str | int, ...], Mapping[int, float]] = {}
-
-    @property
-    def root(self) -> bytes:
-        """What all seeds are derived from."""
-        return self._root
+        self._tags: dict[RoundAddress, dict[int, Tag]] = {}
+        self._released: dict[tuple[str, int, int, str], Mapping[int, float]] = {}  # by round, whatever the attempt
 
     def ranking(self, run: str, cluster: int) -> ImportanceOrder | None:
         """The cluster's latest order, if it has one."""
@@ -84,7 +79,7 @@ class MemoryLedger:
 
     def ranking_of(self, round_: Round) -> ImportanceOrder | None:
         """The latest: in one process, no order changes while a round goes on."""
-        return self.ranking(round_.run, round_.cluster)
+        return self._rankings.get((round_.run, round_.cluster))
 
     def keep_ranking(self, run: str, cluster: int, ranking: ImportanceOrder) -> None:
         """A new order for the cluster."""
@@ -92,7 +87,7 @@ class MemoryLedger:
 
     def keep_tag(self, round_: Round, tag: Tag) -> bool:
         """Keep a client's tag, if it is the first."""
-        kept = self._tags.setdefault(_key(round_), {})
+        kept = self._tags.setdefault(address_of(round_), {})
         if tag.client in kept:
             return False
         kept[tag.client] = tag
@@ -100,28 +95,20 @@ class MemoryLedger:
 
     def tags(self, round_: Round) -> Mapping[int, Tag]:
         """All tags of the round, by client."""
-        return self._tags.get(_key(round_), {})
+        return self._tags.get(address_of(round_), {})
 
     def was_released(self, round_: Round) -> bool:
         """Whether a sum of this round, at whatever attempt, was decrypted and verified."""
-        return _whatever_attempt(round_) in self._released
+        return address_of(round_).round in self._released
 
     def keep_released(self, round_: Round, released: ReleasedSum) -> None:
         """The round is released from now on, and the tags of all its attempts are forgotten."""
         if self.was_released(round_):
             raise Rejected("this sum was decrypted already", code="already-decrypted")
-        done = _whatever_attempt(round_)
+        done = address_of(round_).round
         self._released[done] = {client: round_.weights[client] for client in released.contributors}
-        self._tags = {key: kept for key, kept in self._tags.items() if key[:-1] != done}
+        self._tags = {place: kept for place, kept in self._tags.items() if place.round != done}
 
     def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
         """The clients and weights of every sum of the run and purpose that was released."""
         return [weights for key, weights in self._released.items() if (key[0], key[3]) == (run, purpose)]
-
-
-def _key(round_: Round) -> tuple[str | int, ...]:
-    return (*_whatever_attempt(round_), round_.attempt)
-
-
-def _whatever_attempt(round_: Round) -> tuple[str | int, ...]:
-    return (round_.run, round_.number, round_.cluster, round_.purpose)

@@ -44,13 +44,14 @@ class Upload:
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message: a prefix is one number, any other mask one bit a block; plain values take their slot's width."""
+        prefix, bits = _mask_fields(self.mask)
         tensors = {
-            "mask": _bits(self.mask),
+            "mask": bits,
             "ciphertexts": self.ciphertexts,
-            "plain": _narrow(self.plain, round_),
+            "plain": self.plain.astype(_value_type(round_)),
             "tag_offset": _tag_offset(self.tag_offset),
         }
-        return serialize("upload", {**round_.header, "client": self.client, "prefix": _prefix(self.mask)}, tensors)
+        return serialize("upload", {**round_.header, "client": self.client, "prefix": prefix}, tensors)
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Upload:
@@ -89,17 +90,19 @@ class Aggregate:
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message."""
+        prefix, bits = _mask_fields(self.mask)
+        common_prefix, common_bits = _mask_fields(self.common)
         header: dict[str, str | int] = {
             **round_.header,
             "contributors": ",".join(map(str, self.contributors)),
-            "prefix": _prefix(self.mask),
-            "common_prefix": _prefix(self.common),
+            "prefix": prefix,
+            "common_prefix": common_prefix,
         }
         tensors = {
-            "mask": _bits(self.mask),
+            "mask": bits,
             "ciphertexts": self.ciphertexts,
-            "common": _bits(self.common),
-            "plain": _narrow(self.plain, round_),
+            "common": common_bits,
+            "plain": self.plain.astype(_value_type(round_)),
             "tag_offset": _tag_offset(self.tag_offset),
         }
         return serialize("aggregate", header, tensors)
@@ -152,12 +155,12 @@ class Tag:
 
     def to_bytes(self, round_: Round) -> bytes:
         """The message."""
-        seed, mask = (
-            (b"", Mask.prefix(0, size=1)) if self.blinding is None else (self.blinding.seed, self.blinding.mask)
-        )
-        sums = {"value": self.value, "encrypted": self.encrypted}
-        header = {**round_.header, "client": self.client, **sums, "prefix": _prefix(mask)}
-        return serialize("tag", header, {"blinding": np.frombuffer(seed, dtype=np.uint8), "mask": _bits(mask)})
+        seed, prefix, bits = b"", 0, np.empty(0, dtype=np.uint8)
+        if self.blinding is not None:
+            seed, (prefix, bits) = self.blinding.seed, _mask_fields(self.blinding.mask)
+        sums = {"value": self.value, "encrypted": self.encrypted, "prefix": prefix}
+        header = {**round_.header, "client": self.client, **sums}
+        return serialize("tag", header, {"blinding": np.frombuffer(seed, dtype=np.uint8), "mask": bits})
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Tag:
@@ -205,10 +208,6 @@ def _value_type(round_: Round) -> np.dtype[Any]:
     return np.dtype(f"<i{round_.profile.slot_bits // 8}")
 
 
-def _narrow(values: Ints, round_: Round) -> npt.NDArray[Any]:
-    return values.astype(_value_type(round_))
-
-
 def _tag_offset(tag_offset: TagOffset) -> npt.NDArray[np.uint64]:
     return np.array([tag_offset.whole, tag_offset.encrypted], dtype="<u8")
 
@@ -219,13 +218,11 @@ def _read_tag_offset(numbers: npt.NDArray[Any]) -> TagOffset:
     return TagOffset(int(numbers[0]), int(numbers[1]))
 
 
-def _prefix(mask: Mask) -> int:
-    """The number of blocks of a prefix; −1 for any other mask, which travels as bits."""
-    return mask.blocks if mask.flags[: mask.blocks].all() else -1
-
-
-def _bits(mask: Mask) -> npt.NDArray[np.uint8]:
-    return np.frombuffer(mask.to_bits() if _prefix(mask) == -1 else b"", dtype=np.uint8)
+def _mask_fields(mask: Mask) -> tuple[int, npt.NDArray[np.uint8]]:
+    """A prefix as its number of blocks, any other mask as −1 and one bit per block."""
+    if mask.flags[: mask.blocks].all():
+        return mask.blocks, np.empty(0, dtype=np.uint8)
+    return -1, np.frombuffer(mask.to_bits(), dtype=np.uint8)
 
 
 def _read_mask(prefix: int, bits: npt.NDArray[Any], round_: Round) -> Mask:

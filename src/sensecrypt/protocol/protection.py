@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sensecrypt import checks
 from sensecrypt.crypto.encoding import FixedPoint
-from sensecrypt.crypto.scheme import Ciphertexts, DecryptionKey, EncryptionKey, Ints
+from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey, Ints
 from sensecrypt.errors import InvalidInput, ValueDoesNotFit
 from sensecrypt.protocol.messages import Tag, Upload
 from sensecrypt.protocol.round import Round
@@ -125,7 +125,13 @@ def _protect(
     cost = Cost()
     ciphertexts = np.empty((0, round_.profile.ciphertext_bytes), dtype=np.uint8)
     if mask.blocks:
-        ciphertexts = _encrypt(in_slots[hidden], key, cost, blocks=mask.blocks)
+        make_ahead = getattr(key, "make_ahead", None)
+        if make_ahead is not None:  # randomness that counts as made before the round is made outside the counted time
+            start = work_seconds()
+            make_ahead(mask.blocks)
+            cost.ahead_seconds += work_seconds() - start
+        with cost.of("encrypt", mask.blocks):
+            ciphertexts = key.encrypt(in_slots[hidden])
     blinding = new_blinding(bare) if blinded and not hidden.all() else None
     rest = in_slots if blinding is None else wrap(in_slots + blinding.values(round_), round_)
     tag_offset = new_tag_offset()
@@ -137,14 +143,3 @@ def _protect(
     tags = ((whole + tag_offset.whole) % PRIME, (encrypted + tag_offset.encrypted) % PRIME)
     signed = Tag(client, *tags, blinding)
     return ProtectedUpdate(upload.to_bytes(round_), signed.to_bytes(round_), cost)
-
-
-def _encrypt(values: Ints, key: EncryptionKey | DecryptionKey, cost: Cost, *, blocks: int) -> Ciphertexts:
-    """The ciphertexts; randomness that counts as made before (`make_ahead`) is made outside the counted time."""
-    make_ahead = getattr(key, "make_ahead", None)
-    if make_ahead is not None:
-        start = work_seconds()
-        make_ahead(blocks)
-        cost.ahead_seconds += work_seconds() - start
-    with cost.of("encrypt", blocks):
-        return key.encrypt(values)

@@ -16,37 +16,36 @@ from sensecrypt.errors import Rejected
 from sensecrypt.protocol.envelope import parse, serialize
 from sensecrypt.records import Facts, to_fields
 
-_SECONDS = {
-    *("train_seconds", "sensitivity_seconds", "pass_seconds", "select_seconds"),
-    *("protect_seconds", "encrypt_seconds", "ahead_seconds"),
-    *("order_protect_seconds", "order_encrypt_seconds", "order_ahead_seconds"),
-}
-_COUNTS = {"bytes_up", "bytes_down", "encrypted_blocks", "order_blocks"}
-_SHARES = {"encrypted_share", "coverage", "budget", "accuracy"}
-_MOST_SECONDS, _MOST, _MOST_BITS = 1e6, 2**40, 64.0
-_SEALING = {"protect_seconds", "encrypt_seconds", "encrypted_blocks", "ahead_seconds"}
+FAILURE = "failure"  # the one part of a reply without any other: the reason
+LONGEST_FAILURE = 400
+_ENCRYPTING = {"protect_seconds", "encrypt_seconds", "encrypted_blocks", "ahead_seconds"}
 _ORDERING = {"order_protect_seconds", "order_encrypt_seconds", "order_blocks", "order_ahead_seconds"}
-NEEDED = {  # what a reply of each kind must tell: budgets and tables are made of it
+NEEDED = {  # the facts of a reply of each kind: budgets and tables are made of them
     "enrol": set[str](),
     "rank": {"sensitivity_seconds", "bytes_up", *_ORDERING},
     "train": {
-        *("train_seconds", "sensitivity_seconds", "select_seconds", "bytes_up", *_SEALING),
+        *("train_seconds", "sensitivity_seconds", "select_seconds", "bytes_up", *_ENCRYPTING),
         *("encrypted_share", "coverage", "budget", "decided_by", "feasible"),
     },
     "finish": set[str](),
 }
-_WORDS = {"decided_by"}
-_REASON = "failure"  # why a client sends a zero update, where facts stay on one machine
+_COUNTS = {"bytes_up", "bytes_down", "encrypted_blocks", "order_blocks"}
 _FLAGS = {"feasible", "clipped"}
-_LONGEST_WORD, _LONGEST_LAYER, _MOST_LAYERS = 40, 200, 10_000
-_LEAST_DEVICE, _MOST_DEVICE = 1e-3, 1e5  # processors, megabytes a second
+_LONGEST = {"decided_by": 40, "failure": LONGEST_FAILURE}  # texts
+_LARGEST = {  # numbers
+    **dict.fromkeys(("train_seconds", "sensitivity_seconds", "pass_seconds", "select_seconds"), 1e6),
+    **dict.fromkeys((_ENCRYPTING | _ORDERING) - _COUNTS, 1e6),
+    **dict.fromkeys(("encrypted_share", "coverage", "budget", "accuracy"), 1.0),
+    "mi": 64.0,
+}
+_MOST = 2**40
+_LONGEST_LAYER, _MOST_LAYERS = 200, 10_000
+_LEAST_DEVICE, _MOST_DEVICE = 1e-3, 1e5  # processors, megabytes per second
+_MOST_CLIP = 1e6
+_ENROLMENT = {"size": int, "initial": str, "clip": str, "cpus": str, "bandwidth": str}
+_ASSIGNMENT = {"cluster": int, "number": int, "attempt": int, "budget": str, "start": str, "refresh": int}
 Header = dict[str, str | int]
 Parts = Mapping[str, bytes]  # a message
-FAILURE = "failure"  # the one part of a reply that says why there is no other
-LONGEST_FAILURE = 400
-_ENROLMENT = {"size": int, "initial": str, "clip": str, "cpus": str, "bandwidth": str}
-_MOST_CLIP = 1e6
-_ASSIGNMENT = {"cluster": int, "number": int, "attempt": int, "budget": str, "start": str, "refresh": int}
 
 
 @dataclass(frozen=True)
@@ -206,25 +205,24 @@ def facts_from_bytes(data: bytes, kind: str) -> Facts:
 def _is_possible(name: str, value: Any) -> bool:
     if name in _COUNTS:
         return type(value) is int and 0 <= value <= _MOST
-    highest = {**dict.fromkeys(_SECONDS, _MOST_SECONDS), **dict.fromkeys(_SHARES, 1.0), "mi": _MOST_BITS}.get(name)
-    if highest is not None:
-        return (type(value) in (int, float) and 0 <= value <= highest) or (name == "mi" and value is None)
-    if name in _WORDS:
-        return _is_text(value, _LONGEST_WORD)
-    if name == _REASON:
-        return _is_text(value, LONGEST_FAILURE)
+    if name in _LARGEST:
+        return (type(value) in (int, float) and 0 <= value <= _LARGEST[name]) or (name == "mi" and value is None)
+    if name in _LONGEST:
+        return _is_text(value, _LONGEST[name])
     if name == "layers":
         few = isinstance(value, dict) and len(value) <= _MOST_LAYERS
-        return few and all(_is_text(layer, _LONGEST_LAYER) and _is_pair(each) for layer, each in value.items())
+        return few and all(
+            _is_text(layer, _LONGEST_LAYER)
+            and isinstance(counts, list)
+            and len(counts) == 2
+            and all(type(count) is int and 0 <= count <= _MOST for count in counts)
+            for layer, counts in value.items()
+        )
     return name in _FLAGS and isinstance(value, bool)
 
 
 def _is_text(value: Any, longest: int) -> bool:
     return isinstance(value, str) and len(value) <= longest and value.isprintable()
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(_is_possible("bytes_up", each) for each in value)
 
 
 def require_parts(parts: Parts, *, needed: Set[str], allowed: Set[str] = frozenset()) -> Parts:

@@ -48,6 +48,12 @@ class Round:
         checks.whole("size", self.size, low=1)
         if not self.weights or min(self.weights.values()) <= 0 or abs(sum(self.weights.values()) - 1) > 1e-9:
             raise InvalidInput("weights", "are not positive shares of 1", "pass n_i / Σ n_j of the members")
+        most = self.profile.max_summands
+        if most is not None and len(self.weights) > most:
+            problem = (
+                f"are of {len(self.weights):,} members, sums of {self.profile.name} are exact up to {most:,} uploads"
+            )
+            raise InvalidInput("weights", problem, "set sample to fewer clients, or choose a paillier profile")
         if self.factors is not None:
             self._check_factors(self.factors)
         if self.clip is not None:

@@ -102,7 +102,7 @@ def _held_up(outcome: Outcome, times: Sequence[RoundTime]) -> str:
     last = Counter(min(time.clients, key=lambda each: time.clients[each].wait) for time in rounds)
     client, often = last.most_common(1)[0]
     number = rounds[-1].number
-    device, name = outcome.config.devices(number)[client], outcome.config.device_name(client, number)
+    device, name = outcome.config.device(client, number), outcome.config.device_name(client, number)
     waiting = fmean(time.straggler_share for time in rounds)
     return (
         f"Client {client} ({name}, {device.bandwidth:g} MB/s) held up the others most often: it "

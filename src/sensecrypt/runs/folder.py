@@ -34,12 +34,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         """An existing or a new folder."""
-        self.path = path
-
-    @property
-    def records_path(self) -> Path:
-        """A line of JSON for each client and round."""
-        return self.path / "records.jsonl"
+        self.path, self.records_path = path, path / "records.jsonl"
 
     def exists(self) -> bool:
         """Whether a run is here."""

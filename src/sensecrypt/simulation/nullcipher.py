@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
+from sensecrypt.crypto.base import check_rows, check_shape
 from sensecrypt.crypto.encoding import check_ints
-from sensecrypt.crypto.scheme import Ciphertexts, Ints, RowNumbers, check_rows, check_shape
+from sensecrypt.crypto.scheme import Ciphertexts, Ints, RowNumbers
 from sensecrypt.errors import InvalidCiphertext
 from sensecrypt.profiles import Profile
 

@@ -1,4 +1,4 @@
-"""What policies leave in sight of a synthetic client."""
+"""What policies leave visible of a synthetic client."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import torch
 
 from sensecrypt.data import load_dataset
 from sensecrypt.errors import InvalidInput
-from sensecrypt.lab.assess.labels import LabelSetting, judge, label_rows
+from sensecrypt.lab.assess.labels import judge, label_rows
 from sensecrypt.lab.assess.peers import Peers
 from sensecrypt.lab.assess.protection import Protection, expose
+from sensecrypt.lab.assess.setting import Setting
 from sensecrypt.lab.attacks.synthetic import synthetic_client
 from sensecrypt.models import always_encrypt, find_head
 from sensecrypt.policies import POLICIES
@@ -29,9 +30,8 @@ def client(digits):
 
 
 def exposed(policy, preset, share, client, digits, rest="plain"):
-    rng = np.random.default_rng(0)
     peers = Peers(client, digits.train_images, digits.train_labels, seed=0)
-    return expose(Protection(policy, preset, share, rest), peers, rng=rng)
+    return expose(Protection(policy, preset, share, rest), peers)
 
 
 @pytest.mark.parametrize("policy", sorted(set(POLICIES) - {"plaintext", "full", "maskcrypt_union"}))
@@ -55,7 +55,7 @@ def test_the_default_preset_hides_the_classifier_and_the_order(client, digits):
     alone, together = seen.to(client, colluding=False), seen.to(client, colluding=True)
     assert not alone.visible.any()
     assert np.array_equal(together.visible, ~seen.hidden)
-    assert not seen.lonely.any()  # peers encrypt the same prefix
+    assert not seen.under_covered.any()  # peers encrypt the same prefix
 
 
 def test_the_papers_preset_shows_what_it_shows(client, digits):
@@ -63,17 +63,17 @@ def test_the_papers_preset_shows_what_it_shows(client, digits):
     assert not seen.secret_order
     assert seen.clear_sensitivity
     assert seen.to(client, colluding=False).sensitivity is not None
-    assert 0 < seen.lonely.sum() < seen.hidden.sum()
-    assert seen.to(client, colluding=True).visible.sum() == (~seen.hidden).sum() + seen.lonely.sum()
+    assert 0 < seen.under_covered.sum() < seen.hidden.sum()
+    assert seen.to(client, colluding=True).visible.sum() == (~seen.hidden).sum() + seen.under_covered.sum()
 
 
 def test_one_mask_for_all_has_nothing_under_covered(client, digits):
     for policy in ("maskcrypt", "fedml_he"):
-        assert not exposed(policy, "paper", 0.1, client, digits).lonely.any()
+        assert not exposed(policy, "paper", 0.1, client, digits).under_covered.any()
 
 
 def test_rows_do_not_depend_on_the_number_of_processes(digits):
-    setting = LabelSetting(
+    setting = Setting(
         model="digits-mlp",
         images=digits.train_images,
         labels=digits.train_labels,
@@ -87,7 +87,7 @@ def test_rows_do_not_depend_on_the_number_of_processes(digits):
     assert one == label_rows(setting, distributions=["iid"], seeds=3, workers=2)
     assert {each.adversary for each in judge(setting, "iid", 0)} == {"prior", "zero-fill", "prototype"}
     with pytest.raises(InvalidInput):
-        LabelSetting(**{**vars(setting), "adversaries": ["nobody"]})
+        Setting(**{**vars(setting), "adversaries": ["nobody"]})
 
 
 def test_the_classifier_is_where_the_head_is(client):
@@ -101,7 +101,7 @@ def test_the_classifier_is_where_the_head_is(client):
 @pytest.mark.parametrize("colluding", [False, True])
 def test_of_a_blinded_rest_only_the_mask_is_left_and_only_where_it_is_known(policy, colluding, client, digits):
     seen = exposed(policy, "default", 0.2, client, digits, rest="blinded")
-    assert not seen.lonely.any()
+    assert not seen.under_covered.any()
     view = seen.to(client, colluding=colluding)
     assert not view.visible.any()
     assert np.isnan(view.stale).all()
@@ -122,9 +122,9 @@ def test_presets_say_whether_the_rest_is_blinded():
         Protection("sensecrypt", "paper", 0.2, "gone").blinded  # noqa: B018  (it is the asking that fails)
 
 
-def test_masks_that_are_known_tell_classes_under_pads_too(digits):
-    """Blindings hide values. A mask of a client's own is still as good as its labels."""
-    setting = LabelSetting(
+def test_known_masks_reveal_classes_although_the_rest_is_blinded(digits):
+    """Blinding hides values. A client's own mask is still as good as its labels."""
+    setting = Setting(
         model="digits-mlp",
         images=digits.train_images,
         labels=digits.train_labels,

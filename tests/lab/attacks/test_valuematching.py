@@ -21,7 +21,6 @@ from sensecrypt.lab.attacks.scores import score_labels
 from sensecrypt.lab.attacks.synthetic import synthetic_client
 from sensecrypt.lab.attacks.unmoved import same_numbers
 from sensecrypt.models import always_encrypt
-from sensecrypt.rng import derive_rng
 
 value_matching = ADVERSARIES["value-matching"]
 
@@ -50,7 +49,7 @@ def secret(seed=0, share=0.2, distribution="2", learning_rate=0.1):
         public_per_class=40,
     )
     peers = Peers(found, digits.train_images, digits.train_labels, seed=seed)
-    exposed = expose(Protection("sensecrypt", "default", share, "plain"), peers, rng=derive_rng(seed, "test"))
+    exposed = expose(Protection("sensecrypt", "default", share, "plain"), peers)
     return found, exposed, exposed.to(found, colluding=False)
 
 
@@ -79,9 +78,7 @@ def test_a_client_of_several_steps_shows_where_they_led_and_its_peers_are_not_gu
     )
     assert (found.observation.before - found.weights) / found.scale == pytest.approx(found.gradient, abs=1e-5)
     peers = Peers(found, digits.train_images, digits.train_labels, seed=1)
-    seen = expose(Protection("sensecrypt", "default", 0.2, "plain"), peers, rng=derive_rng(1, "test")).to(
-        found, colluding=False
-    )
+    seen = expose(Protection("sensecrypt", "default", 0.2, "plain"), peers).to(found, colluding=False)
     assert seen.unplaced.others.shape[0] == 0
     assert value_matching(seen).sum() == pytest.approx(30)
 

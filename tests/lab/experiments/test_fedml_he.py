@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from sensecrypt.lab.bench.sensitivity import Measured, Report
-from sensecrypt.lab.bench.sensitivity import Row as Timed
 from sensecrypt.lab.experiments import fedml_he
 from sensecrypt.lab.experiments.fedml_he import MAP, MASKCRYPT, PUBLISHED, SENSECRYPT, cells, draw, judge
 from sensecrypt.lab.experiments.specs import read_spec
@@ -55,8 +53,9 @@ def test_cells_have_names_of_their_own(scale):
 
 
 def test_rows_are_those_of_the_benchmark(monkeypatch):
-    timed = [Timed(method, seconds) for method, seconds in TIMES.items()]
-    report = Report(3, 200, [Measured("mlp", 50_890, 200, timed, 60.0)])
+    timed = [{"method": method, "seconds": seconds} for method, seconds in TIMES.items()]
+    measured = {"model": "mlp", "parameters": 50_890, "samples": 200, "rows": timed, "map_mb": 60.0}
+    report = {"repeats": 3, "timed_passes": 200, "models": [measured]}
     monkeypatch.setattr(fedml_he, "run", lambda *_models, **_settings: report)
     rows = fedml_he._measure({"samples": 200, "repeats": 3, "seed": 0}, "mlp", Path())
     assert [row["method"] for row in rows] == list(TIMES)

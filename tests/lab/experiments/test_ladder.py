@@ -63,5 +63,5 @@ def test_the_picture_has_a_panel_a_distribution(rows):
     figure = draw(rows)
     assert [axes.get_title(loc="left") or axes.get_title() for axes in figure.axes[:2]] == [
         "IID",
-        "1 class(es) a client",
+        "1 class(es) per client",
     ]

@@ -70,7 +70,7 @@ def test_other_settings_are_measured_on_their_own(tmp_path):
 
 def test_settings_without_cells_are_refused(tmp_path):
     for values in ([], [1, 1]):
-        with pytest.raises(InvalidInput, match="no cells, or two of a name"):
+        with pytest.raises(InvalidInput, match="no cells, or two with one name"):
             measure(Counting().item, Scaled("quick", {"values": values}, ()), tmp_path)
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from sensecrypt.config import make_config
 from sensecrypt.errors import MissingExtra, ServiceError
 from sensecrypt.lab.fleet import commands
 from sensecrypt.lab.fleet.app import write_app
+from sensecrypt.lab.fleet.making import write_superexec
 from sensecrypt.lab.fleet.ports import check_ports, find_ports, is_free
 
 PYPROJECT_BY_FLOWER = """
@@ -89,8 +92,45 @@ def test_environments(made, monkeypatch):
     for environment in (superlink, node):
         assert environment["SENSECRYPT_DATA"] == "/data"
         assert environment["FLWR_TELEMETRY_ENABLED"] == "0"
-        assert environment["PATH"].startswith(str(Path(sys.executable).parent))
+    beside = str(Path(sys.executable).parent)
+    assert superlink["PATH"].startswith(beside)
+    assert node["PATH"].startswith(os.pathsep.join([str(made.commands), beside]))
     assert superlink[commands.TAG] != node[commands.TAG]
+
+
+def test_superexec_forks_client_apps_and_starts_everything_else_as_flower_does(own, tmp_path):
+    """A node's `flower-superexec` is found before Flower's; its ClientApps are forks that end like processes."""
+    write_superexec(own)
+    code = f"""
+import os, sys, time, types
+from sensecrypt.lab.fleet import superexec
+from flwr.supercore.superexec.executor import subprocess_executor
+
+def client_app():
+    open({str(tmp_path / "said")!r}, "a").write(f"{{os.getppid()}} {{sys.argv[1]}}\\n")
+    sys.exit(3)
+
+def superexec_():
+    start = subprocess_executor.subprocess.Popen
+    start(["flwr-clientapp", "one"])
+    start(["flwr-clientapp", "two"])
+    start([sys.executable, "-c", "open({str(tmp_path / "other")!r}, 'w')"])
+    while not (os.path.exists({str(tmp_path / "other")!r}) and open({str(tmp_path / "said")!r}, "a+").tell() > 8):
+        time.sleep(0.02)
+    print(os.getpid())
+
+superexec._IMPORTED_ONCE = ()
+superexec.flwr_clientapp, superexec.flower_superexec = client_app, superexec_
+superexec.main()
+"""
+    environment = commands.environment_of("node-1", own)
+    assert shutil.which("flower-superexec", path=environment["PATH"]) == str(own.commands / "flower-superexec")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in (tmp_path / "said").read_text().splitlines()]
+    assert [name for _, name in sorted(lines, key=lambda line: line[1])] == ["one", "two"]
+    assert len({parent for parent, _ in lines}) == 1  # both are forks of one process
+    assert lines[0][0] != done.stdout.strip()  # which is not SuperExec
 
 
 def test_flower_that_is_not_installed_is_a_missing_extra(monkeypatch, tmp_path):

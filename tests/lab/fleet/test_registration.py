@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput
-from sensecrypt.keyservice.http.registry import Run
+from sensecrypt.keyservice.http.runs import Run
 from sensecrypt.keyservice.names import check_name
 from sensecrypt.lab.fleet import registration
 from sensecrypt.lab.fleet.folder import Description
@@ -29,7 +29,8 @@ def test_the_key_service_sees_the_flags_that_the_local_engine_uses():
     config = make_config({"clients": 2, "partition": "iid"})
     problem = configured_problem(config)
     size, first = registration.size_and_first(config)
-    flags = Run("r", size, config.encryption.profile, {}, [], 2, 0.5, first, None, {}).flags()
+    run = Run(run="r", size=size, profile=config.encryption.profile, aggregators=["a"], first=first)
+    flags = run.flags()
     assert flags is not None
     assert (flags == always_encrypt(problem.build(), problem.classes)).all()
 

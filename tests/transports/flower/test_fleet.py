@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from sensecrypt.algo.dp import gaussian_sigma
 from sensecrypt.client import update as client_update
 from sensecrypt.config import make_config
 from sensecrypt.errors import InvalidInput, Refused, SenseCryptError
+from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.protocol.protection import protect_model
 from sensecrypt.protocol.requests import Enrolment
 from sensecrypt.records import ClientRecord, clients_of, servers_of
@@ -56,6 +58,32 @@ def test_records_and_accuracies_are_those_of_one_machine(fleet, tmp_path):
             assert getattr(ours, key) == getattr(theirs, key), key
     assert outcome.summary().keys() == local.summary().keys()
     json.dumps(outcome.summary(), allow_nan=False)
+
+
+def test_messages_and_requests_of_a_run_are_few(fleet, monkeypatch):
+    """One message per client and round: it evaluates the model that it gets, trains, and sends its update."""
+    played, asked, inside = fleet(rounds=3), Counter[str](), []
+    send, answer, grid = DkmsClient._send, played.app, LoopGrid(played)
+
+    def counted(self, method, address, **more):
+        asked[inside[-1] if inside else "coordinator"] += 1
+        return send(self, method, address, **more)
+
+    def app(message, context):
+        inside.append(message.metadata.message_type)
+        try:
+            return answer(message, context)
+        finally:
+            inside.pop()
+
+    played.app = app
+    monkeypatch.setattr(DkmsClient, "_send", counted)
+    run_fleet(grid, read_settings(played.run_config), played.identity("aggregator", "aggregator"))
+    clients = len(played.nodes)
+    messages = {"query.prove": 1, "query.enrol": 1, "train.rank": 1, "train": 3, "query.finish": 1}
+    assert Counter(kind for _, kind in grid.sent) == {kind: clients * many for kind, many in messages.items()}
+    requests = {"query.prove": 1, "query.enrol": 3, "train.rank": 3, "train": 3 + 4 + 4, "query.finish": 2}
+    assert asked == {kind: clients * many for kind, many in requests.items()} | {"coordinator": 16}
 
 
 def test_every_client_keeps_its_final_model(fleet):

@@ -21,17 +21,17 @@ import hashlib
 import importlib
 import struct
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
+from sensecrypt.crypto.base import PublicKeyBase, RunningSum, check_shape, profile_of, same_rows
 from sensecrypt.crypto.encoding import check_ints, rows_of
-from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers, check_rows, check_shape, same_rows
-from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey, MissingExtra
-from sensecrypt.profiles import Profile, get_profile
+from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers
+from sensecrypt.errors import InvalidCiphertext, InvalidKey, MissingExtra
+from sensecrypt.profiles import Profile
 
 COEFFICIENT_BITS = [60, 60]
 SCALE = 2.0**26
@@ -47,14 +47,15 @@ def tenseal() -> Any:
         raise MissingExtra("CKKS", "ckks") from error
 
 
-class CkksPublicKey:
+class CkksPublicKey(PublicKeyBase):
     """Encrypts and adds; its context holds no secret key."""
 
     def __init__(self, context: bytes, profile: str | Profile = "ckks-8192") -> None:
         """A key from TenSEAL's serialised public context."""
-        self._profile = get_profile(profile)
+        chosen = profile_of("ckks", profile)
         self._serialised = context
-        self._context = load_context(context, self._profile)
+        self._context = load_context(context, chosen)
+        super().__init__(chosen, hashlib.sha256(context).digest())
         if self._context.has_secret_key():
             raise InvalidKey("context", "holds a secret key", "serialise it without")
 
@@ -62,21 +63,6 @@ class CkksPublicKey:
     def context(self) -> bytes:
         """TenSEAL's public context."""
         return self._serialised
-
-    @property
-    def profile(self) -> Profile:
-        """The parameter set."""
-        return self._profile
-
-    @property
-    def slots(self) -> int:
-        """Values a ciphertext."""
-        return self._profile.slots
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Short name of the key, for people and logs."""
-        return hashlib.sha256(self._serialised).hexdigest()[:16]
 
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
         """Fresh ciphertexts; TenSEAL uses this process alone, whatever `workers`."""
@@ -97,18 +83,7 @@ class CkksPublicKey:
 
     def accumulator(self, rows: int) -> CkksAccumulator:
         """An empty running sum of uploads of that many rows."""
-        return CkksAccumulator(self, checks.whole("rows", rows, low=1))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, CkksPublicKey):
-            return NotImplemented
-        return self._serialised == other._serialised
-
-    def __hash__(self) -> int:
-        return hash(self._serialised)
-
-    def __repr__(self) -> str:
-        return f"CkksPublicKey({self._profile.name}, {self.fingerprint})"
+        return CkksAccumulator(self, rows)
 
     # What follows is for this package's other modules.
 
@@ -135,34 +110,30 @@ class CkksPublicKey:
         return rows
 
 
-class CkksAccumulator:
+class CkksAccumulator(RunningSum[list[Any]]):
     """A running sum of uploads."""
 
     def __init__(self, public: CkksPublicKey, rows: int) -> None:
         """Empty until the first upload."""
+        super().__init__(rows, public.profile)
         self._public = public
-        self._sum: list[Any] = [None] * rows
+        self._vectors: list[Any] = [None] * rows
 
-    def add(self, ciphertexts: Ciphertexts, rows: RowNumbers | None = None) -> None:
-        """Add ciphertexts to the given rows of the sum (None: to all); nothing is changed if one is invalid."""
-        upload = self._public.parse("ciphertexts", ciphertexts)
-        numbers = check_rows(rows, len(self._sum), len(upload)).tolist()
-        sums = _sums([self._sum[row] for row in numbers], upload)
+    def _read(self, ciphertexts: Ciphertexts) -> list[Any]:
+        return self._public.parse("ciphertexts", ciphertexts)
+
+    def _add(self, upload: list[Any], rows: RowNumbers) -> None:
+        numbers = rows.tolist()
+        sums = _sums([self._vectors[row] for row in numbers], upload)
         for row, vector in zip(numbers, sums, strict=True):
-            self._sum[row] = vector
+            self._vectors[row] = vector
 
-    def result(self, rows: RowNumbers | None = None) -> Ciphertexts:
-        """The sum so far, of the given rows (None: of all)."""
-        chosen = [self._sum[row] for row in check_rows(rows, len(self._sum)).tolist()]
-        if not chosen or any(vector is None for vector in chosen):
-            raise InvalidInput("accumulator", "has rows to which nothing was added", "add at least one upload")
-        return self._public.write(chosen)
+    def _sums(self, rows: RowNumbers) -> Ciphertexts:
+        return self._public.write([self._vectors[row] for row in rows.tolist()])
 
 
 def load_context(context: bytes, profile: Profile) -> Any:
     """TenSEAL's context, if it has a public key and the parameters of `profile`."""
-    if profile.scheme != "ckks":
-        raise InvalidKey("profile", f"is {profile.name}", "choose the ckks profile")
     try:
         loaded = tenseal().context_from(context)
         seal, has_public_key = loaded.seal_context().data, loaded.has_public_key()

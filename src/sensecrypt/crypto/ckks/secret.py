@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
+from sensecrypt.crypto.base import SecretKeyBase, check_count, profile_of
 from sensecrypt.crypto.ckks.public import COEFFICIENT_BITS, SCALE, CkksPublicKey, load_context, parse_with, tenseal
-from sensecrypt.crypto.encoding import rows_of
 from sensecrypt.crypto.scheme import Ciphertexts, Ints, SecretScheme
-from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
+from sensecrypt.errors import InvalidCiphertext, InvalidKey
 from sensecrypt.profiles import Profile, get_profile
 
 
-class CkksSecretKey:
-    """Decrypts. Refuses to be pickled or copied, and does not show itself."""
+class CkksSecretKey(SecretKeyBase):
+    """Decrypts."""
 
     def __init__(self, context: bytes, profile: str | Profile = "ckks-8192") -> None:
         """A key from TenSEAL's serialised private context."""
-        self._context = load_context(context, get_profile(profile))
+        self._context = load_context(context, profile_of("ckks", profile))
         if not self._context.has_secret_key():
             raise InvalidKey("context", "holds no secret key", "use the key as it was generated")
         self._public = CkksPublicKey(_serialise(self._context, secret=False), profile)
@@ -39,9 +39,7 @@ class CkksSecretKey:
         checks.whole("workers", workers, low=1, high=1024)
         profile = self._public.profile
         vectors = parse_with(self._context, profile, "ciphertexts", ciphertexts)
-        if rows_of(checks.whole("count", count, low=1), profile.slots) != len(vectors):
-            fix = "pass the number that was encrypted"
-            raise InvalidInput("count", f"is {count:,}, which is not what {len(vectors):,} rows hold", fix)
+        check_count(count, len(vectors), profile.slots)
         rounded = np.rint(np.concatenate([np.array(vector.decrypt()) for vector in vectors]))
         end = 2.0 ** (profile.slot_bits - 1)
         if not ((rounded >= -end) & (rounded < end)).all() or rounded[count:].any():  # a NaN is not within either
@@ -53,12 +51,6 @@ class CkksSecretKey:
     def private_context(self) -> bytes:
         """The secret itself, for the key file alone."""
         return _serialise(self._context, secret=True)
-
-    def __repr__(self) -> str:
-        return f"CkksSecretKey(<hidden>, {self._public!r})"
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        raise TypeError("a CkksSecretKey cannot be pickled or copied; write it with sensecrypt.crypto.keyfile")
 
 
 def generate_ckks(profile: str | Profile) -> CkksSecretKey:

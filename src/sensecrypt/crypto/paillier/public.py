@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,6 +30,7 @@ import numpy.typing as npt
 from gmpy2 import mpz
 
 from sensecrypt import checks
+from sensecrypt.crypto.base import PublicKeyBase, RunningSum, check_shape, profile_of, same_rows
 from sensecrypt.crypto.encoding import check_ints, from_bytes, pack, to_bytes
 from sensecrypt.crypto.paillier.fixedbase import (
     LIMB,
@@ -44,8 +44,8 @@ from sensecrypt.crypto.paillier.fixedbase import (
     table_products,
 )
 from sensecrypt.crypto.parallel import spread
-from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers, check_rows, check_shape, same_rows
-from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
+from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers
+from sensecrypt.errors import InvalidCiphertext, InvalidKey
 from sensecrypt.profiles import Profile, get_profile
 
 if TYPE_CHECKING:
@@ -57,28 +57,26 @@ _FIX = "pass ciphertexts of this key"
 _FORGED = "has a row that is not invertible modulo n: it was forged"
 
 
-class PublicKey:
+class PublicKey(PublicKeyBase):
     """Encrypts and adds; cannot decrypt."""
 
-    __slots__ = ("_fingerprint", "_h", "_n", "_n2", "_profile", "_table")
+    __slots__ = ("_h", "_n", "_n2", "_table")
 
     def __init__(self, n: int, h: int, profile: str | Profile = "paillier-2048") -> None:
         """A key from its modulus and the base of its randomizers, refused where the public can see that it is weak."""
-        self._profile = get_profile(profile)
-        if self._profile.scheme != "paillier":
-            raise InvalidKey("profile", f"is {self._profile.name}", "choose one of the paillier profiles")
+        chosen = profile_of("paillier", profile)
         self._n, self._h = integer("n", n), integer("h", h)
         self._n2 = self._n * self._n
-        bits = self._profile.key_bits
+        bits = chosen.key_bits
         if self._n.bit_length() != bits:
-            problem = f"has {self._n.bit_length():,} bits, profile {self._profile.name} has {bits:,}"
+            problem = f"has {self._n.bit_length():,} bits, profile {chosen.name} has {bits:,}"
             raise InvalidKey("n", problem, "generate the key with this profile")
         if gmpy2.gcd(self._n, _SMALL_PRIMES) != 1 or gmpy2.is_prime(self._n) or gmpy2.is_square(self._n):
             raise InvalidKey("n", "is not a product of two different large primes", "generate a new key")
         # h = n − 1 has order 2 and would leave plaintexts in sight.
         if not 1 < self._h < self._n - 1 or gmpy2.gcd(self._h, self._n) != 1:
             raise InvalidKey("h", "does not hide plaintexts modulo n", "generate a new key")
-        self._fingerprint = hashlib.sha256(f"{self._profile.name}:{self._n:x}:{self._h:x}".encode()).hexdigest()[:16]
+        super().__init__(chosen, hashlib.sha256(f"{chosen.name}:{self._n:x}:{self._h:x}".encode()).digest())
         self._table: Table | None = None
 
     @classmethod
@@ -103,16 +101,6 @@ class PublicKey:
         return int(self._h)
 
     @property
-    def profile(self) -> Profile:
-        """The parameter set."""
-        return self._profile
-
-    @property
-    def slots(self) -> int:
-        """Values a ciphertext."""
-        return self._profile.slots
-
-    @property
     def half_bytes(self) -> int:
         """Length of n: half a ciphertext."""
         return self._profile.key_bits // 8
@@ -131,11 +119,6 @@ class PublicKey:
     def seconds_per_row(self) -> float:
         """A rough cost of one encryption or decryption, for deciding about worker processes."""
         return 5e-4 * (self._profile.key_bits / 2048) ** 3
-
-    @property
-    def fingerprint(self) -> str:
-        """Short name of the key, for people and logs."""
-        return self._fingerprint
 
     @property
     def public(self) -> PublicKey:
@@ -158,7 +141,7 @@ class PublicKey:
         same_rows(len(left), len(right))
         products = [x * y for (x, _), (y, _) in zip(left, right, strict=True)]
         totals = [u + v for (_, u), (_, v) in zip(left, right, strict=True)]
-        return self.write(self._pairs("a or b", products, totals))
+        return self.write(self.pairs("a or b", products, totals))
 
     def add_plain(self, a: Ciphertexts, ints: npt.ArrayLike) -> Ciphertexts:
         """Ciphertexts of the sums with known numbers; not re-randomised, so whoever knows `a` learns `ints`."""
@@ -172,7 +155,7 @@ class PublicKey:
         pairs = self.parse("a", a)
         self.check_coprime("a", pairs)
         powers = [gmpy2.powmod(x, power, self._n2) for x, _ in pairs]
-        return self.write(self._pairs("a", powers, [u * power for _, u in pairs]))
+        return self.write(self.pairs("a", powers, [u * power for _, u in pairs]))
 
     def rerandomise(self, a: Ciphertexts, *, workers: int = 1) -> Ciphertexts:
         """The same values in ciphertexts that cannot be linked to `a`."""
@@ -181,7 +164,7 @@ class PublicKey:
 
     def accumulator(self, rows: int) -> PaillierAccumulator:
         """An empty running sum of uploads of that many rows."""
-        return PaillierAccumulator(self, checks.whole("rows", rows, low=1, high=2**28))
+        return PaillierAccumulator(self, rows)
 
     def to_integers(self, ciphertexts: Ciphertexts) -> list[int]:
         """Ciphertexts as the numbers modulo n² that other implementations use."""
@@ -192,18 +175,7 @@ class PublicKey:
         whole = isinstance(numbers, (list, tuple)) and all(isinstance(number, (int, mpz)) for number in numbers)
         if not whole or not numbers or not all(0 < number < self._n2 for number in numbers):
             raise InvalidCiphertext("numbers", "are not whole numbers between 0 and n²", _FIX)
-        return self.write(self._pairs("numbers", [mpz(number) for number in numbers], [mpz(0)] * len(numbers)))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PublicKey):
-            return NotImplemented
-        return (self._n, self._h, self._profile) == (other._n, other._h, other._profile)
-
-    def __hash__(self) -> int:
-        return hash((self._n, self._h, self._profile))
-
-    def __repr__(self) -> str:
-        return f"PublicKey({self._profile.name}, {self.fingerprint})"
+        return self.write(self.pairs("numbers", [mpz(number) for number in numbers], [mpz(0)] * len(numbers)))
 
     # What follows is for this package's other modules.
 
@@ -250,7 +222,8 @@ class PublicKey:
         """h_s^a for each exponent a, given as a row of little-endian bytes."""
         return pairs_of(*table_products(self.prepare(), exponents, self._n2), self._n)
 
-    def _pairs(self, argument: str, products: Sequence[mpz], totals: Sequence[mpz]) -> list[Pair]:
+    def pairs(self, argument: str, products: Sequence[mpz], totals: Sequence[mpz]) -> list[Pair]:
+        """The pairs of numbers x·(1 + u·n) modulo n², from each x and u."""
         try:
             return pairs_of(products, totals, self._n)
         except ZeroDivisionError:
@@ -268,7 +241,7 @@ class PublicKey:
         return result
 
 
-class PaillierAccumulator:
+class PaillierAccumulator(RunningSum[tuple[Ciphertexts, Ciphertexts]]):
     """The running product of uploads: one model's worth of memory, whatever the number of clients.
 
     A number that shares a factor with n passes `add` and makes `result` fail: only whoever holds the secret key can
@@ -277,31 +250,24 @@ class PaillierAccumulator:
 
     def __init__(self, public: PublicKey, rows: int) -> None:
         """Start from an encryption of zero with no randomness, which the first upload brings."""
+        super().__init__(rows, public.profile)
         self._public = public
         self._products = [mpz(1)] * rows
         self._totals = np.zeros((rows, public.half_bytes // LIMB), dtype=np.uint64)
-        self._used = np.zeros(rows, dtype=bool)
-        self._lock = threading.Lock()
 
-    def add(self, ciphertexts: Ciphertexts, rows: RowNumbers | None = None) -> None:
-        """Add ciphertexts to the given rows of the sum (None: to all); nothing is changed if one is invalid."""
-        first, second = self._public.halves("ciphertexts", ciphertexts)
-        chosen = check_rows(rows, len(self._products), len(first))
-        square, limbs = self._public.modulus_squared, np.ascontiguousarray(second).view(LIMB_TYPE)
-        with self._lock:
-            for row, x in zip(chosen.tolist(), from_bytes(first), strict=True):
-                self._products[row] = self._products[row] * x % square
-            self._totals[chosen] += limbs
-            self._used[chosen] = True
+    def _read(self, ciphertexts: Ciphertexts) -> tuple[Ciphertexts, Ciphertexts]:
+        return self._public.halves("ciphertexts", ciphertexts)
 
-    def result(self, rows: RowNumbers | None = None) -> Ciphertexts:
-        """The sum so far, of the given rows (None: of all)."""
-        chosen = check_rows(rows, len(self._products))
-        with self._lock:
-            if not chosen.size or not self._used[chosen].all():
-                raise InvalidInput("accumulator", "has rows to which nothing was added", "add at least one upload")
-            products, totals = [self._products[row] for row in chosen.tolist()], from_limbs(self._totals[chosen])
-        return self._public.write(self._public._pairs("an upload", products, totals))
+    def _add(self, upload: tuple[Ciphertexts, Ciphertexts], rows: RowNumbers) -> None:
+        first, second = upload
+        square = self._public.modulus_squared
+        for row, x in zip(rows.tolist(), from_bytes(first), strict=True):
+            self._products[row] = self._products[row] * x % square
+        self._totals[rows] += np.ascontiguousarray(second).view(LIMB_TYPE)
+
+    def _sums(self, rows: RowNumbers) -> Ciphertexts:
+        products = [self._products[row] for row in rows.tolist()]
+        return self._public.write(self._public.pairs("an upload", products, from_limbs(self._totals[rows])))
 
 
 class RandomizerMaker(Protocol):

@@ -23,21 +23,20 @@ import json
 import secrets
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NoReturn, SupportsIndex
 
 import gmpy2
 import numpy as np
 import numpy.typing as npt
 from gmpy2 import mpz
 
-from sensecrypt import checks
-from sensecrypt.crypto.encoding import from_bytes, rows_of, to_bytes, unpack
+from sensecrypt.crypto.base import SecretKeyBase, check_count
+from sensecrypt.crypto.encoding import from_bytes, to_bytes, unpack
 from sensecrypt.crypto.paillier.fixedbase import Exponents, Pair, Table, pairs_of, power_table, table_products
 from sensecrypt.crypto.paillier.public import PublicKey, encrypt_rows, integer
 from sensecrypt.crypto.paillier.randomizers import RandomizerPool
 from sensecrypt.crypto.parallel import spread
 from sensecrypt.crypto.scheme import Ciphertexts, Ints, SecretScheme
-from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
+from sensecrypt.errors import InvalidCiphertext, InvalidKey
 from sensecrypt.profiles import Profile, get_profile
 
 PRIME_TESTS = (
@@ -48,8 +47,8 @@ SIEVE_WINDOW = 2**12  # candidates sieved at a time: few of 2^17, the mean dista
 Power = Callable[[mpz, mpz, mpz], mpz]
 
 
-class SecretKey:
-    """Decrypts. Refuses to be pickled or copied, and does not show itself."""
+class SecretKey(SecretKeyBase):
+    """Decrypts."""
 
     __slots__ = ("_alphas", "_half_p", "_half_q", "_p", "_public", "_q", "_q_inverse", "_tables")
 
@@ -107,9 +106,7 @@ class SecretKey:
         pairs = public.parse("ciphertexts", ciphertexts)
         public.check_coprime("ciphertexts", pairs)
         slots = public.slots
-        if rows_of(checks.whole("count", count, low=1, high=2**40), slots) != len(pairs):
-            problem = f"is {count:,}, but {len(pairs):,} rows hold {slots * (len(pairs) - 1) + 1:,} to "
-            raise InvalidInput("count", f"{problem}{slots * len(pairs):,} values", "pass the number that was encrypted")
+        check_count(count, len(pairs), slots)
         width = public.half_bytes
         power = gmpy2.powmod_sec if constant_time else gmpy2.powmod
         rows = spread(
@@ -153,15 +150,6 @@ class SecretKey:
         q2_inverse = gmpy2.invert(q2, p2)
         joined = [b + (a - b) * q2_inverse % p2 * q2 for a, b in zip(at_p, at_q, strict=True)]
         return pairs_of(joined, [mpz(0)] * len(joined), n)
-
-    def __repr__(self) -> str:
-        return f"SecretKey(<hidden>, {self._public!r})"
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        raise TypeError("a SecretKey cannot be pickled or copied; write it with sensecrypt.crypto.keyfile")
-
-    def __getstate__(self) -> NoReturn:
-        raise TypeError("a SecretKey does not give its state away")
 
     def primes(self) -> tuple[int, int]:
         """The secret itself, for the key file alone."""

@@ -1,41 +1,87 @@
-"""Polynomials modulo 2^51 as bytes: 51 bits a coefficient, so that all bytes of that length are a polynomial.
+"""Polynomials as bytes: so many bits per coefficient, so that every string of that length is a polynomial.
 
-First the lower 32 bits of all coefficients, then the next 16, little-endian, then three rows of single bits.
+First the lower 32 bits of all coefficients. What is above them follows in the widest digits that fit, lowest bits
+first: of 16 or 8 bits, of 4 bits (two to a byte), and single bits (eight to a byte). All is little-endian.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-from sensecrypt.crypto.ring.arithmetic import MODULUS_BITS, Words
+from sensecrypt.crypto.ring.arithmetic import Words
 
 Bytes = npt.NDArray[np.uint8]
-SINGLE_BITS = range(48, MODULUS_BITS)
+Digits = npt.NDArray[Any]  # whole numbers
+LOW_BITS = 32
 
 
-def packed_bytes(dimension: int) -> int:
-    """The length of a polynomial."""
-    return dimension * MODULUS_BITS // 8
+def packed_bytes(dimension: int, bits: int) -> int:
+    """The length of a packed polynomial."""
+    return dimension * bits // 8
 
 
-def pack(words: Words, out: Bytes) -> None:
-    """Write polynomials, one a row, to rows of bytes; bits above the lower 51 are left out."""
+def pack(words: Words, out: Bytes, bits: int) -> None:
+    """Write the lowest `bits` bits of polynomials, one per row, to rows of bytes."""
     n = words.shape[-1]
-    out[:, : 4 * n].view("<u4")[...] = words
-    out[:, 4 * n : 6 * n].view("<u2")[...] = words >> 32
-    top = (words >> 48).astype(np.uint8)
-    for row, bit in enumerate(range(len(SINGLE_BITS))):
-        start = 6 * n + row * n // 8
-        out[:, start : start + n // 8] = np.packbits(top >> bit & 1, axis=-1, bitorder="little")
+    start = n * LOW_BITS // 8
+    out[:, :start].view("<u4")[...] = words
+    high = (words >> LOW_BITS).astype(np.uint32)
+    for width in _widths(bits - LOW_BITS):
+        end = start + n * width // 8
+        part = out[:, start:end]
+        if width >= 8:
+            part.view(f"<u{width // 8}")[...] = high
+        elif width == 4:
+            part[...] = high[:, ::2] & 15 | high[:, 1::2] << 4
+        else:
+            part[...] = np.packbits((high & 1).astype(np.uint8), axis=-1, bitorder="little")
+        high >>= width
+        start = end
 
 
-def unpack(rows: Bytes) -> Words:
+def unpack(rows: Bytes, bits: int) -> Words:
     """The inverse of `pack`."""
-    n = rows.shape[-1] * 8 // MODULUS_BITS
-    words = rows[:, 4 * n : 6 * n].view("<u2").astype(np.int64)
-    bits = np.unpackbits(rows[:, 6 * n :], axis=-1, bitorder="little").reshape(len(rows), len(SINGLE_BITS), n)
-    words |= (bits[:, 0] | bits[:, 1] << 1 | bits[:, 2] << 2).astype(np.int64) << 16
-    words <<= 32
-    words |= rows[:, : 4 * n].view("<u4")
+    return joined(digits(rows, bits), bits)
+
+
+def digits(rows: Bytes, bits: int) -> list[Digits]:
+    """The digits of packed polynomials; sums of digits are the digits of sums, as `joined` takes them."""
+    start = rows.shape[-1] * LOW_BITS // bits
+    found: list[Digits] = [rows[:, :start].view("<u4")]
+    for width in _widths(bits - LOW_BITS):
+        end = start + rows.shape[-1] * width // bits
+        part = rows[:, start:end]
+        if width >= 8:
+            found.append(part.view(f"<u{width // 8}"))
+        elif width == 4:
+            found += [part & 15, part >> 4]
+        else:
+            found.append(np.unpackbits(part, axis=-1, bitorder="little"))
+        start = end
+    return found
+
+
+def joined(sums: Sequence[Digits], bits: int) -> Words:
+    """Polynomials modulo 2^`bits`, in the lowest bits of words, from their digits or from sums of digits."""
+    low, *above = sums
+    high, done, place = np.zeros(low.shape, dtype=np.uint32), 0, 0  # what leaves its 32 bits is a multiple of 2^64
+    for width in _widths(bits - LOW_BITS):
+        if width == 4:
+            high[..., ::2] += above[place].astype(np.uint32) << done
+            high[..., 1::2] += above[place + 1].astype(np.uint32) << done
+        else:
+            high += above[place].astype(np.uint32) << done
+        done, place = done + width, place + 1 + (width == 4)
+    words = high.astype(np.int64)
+    words <<= LOW_BITS
+    words += low
     return words
+
+
+def _widths(bits: int) -> list[int]:
+    """The widths of the digits above the lower 32 bits."""
+    return [*(width for width in (16, 8, 4) if bits & width), *[1] * (bits & 3)]

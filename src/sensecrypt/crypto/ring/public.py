@@ -3,82 +3,80 @@
 Everything lives in Z[X]/(X^n + 1) modulo q = 2^51, with n = 2048. A secret key is k ternary polynomials s_j; the public
 one is a, from a seed, and b_j = e_j − a·s_j. A ciphertext holds k·n values m_j of 32 bits, n to a polynomial:
 
-    c = (a·u + f, b_1·u + f_1 + Δ·m_1, …, b_k·u + f_k + Δ·m_k),    Δ = q / 2^32 = 2^19
+    c = (⌊a·u + f⌉, ⌊b_1·u + f_1⌉ + Δ·m_1, …, ⌊b_k·u + f_k⌉ + Δ·m_k),    Δ = q / 2^32 = 2^19
 
-with a fresh ternary u and fresh small errors f. Adding ciphertexts adds values modulo 2^32 and noise: what decryption
-sees beside Δ·m_j is Σ (e_j·u + f_j + f·s_j). As Δ divides q, encoding is linear, and that noise does not depend on the
-values. Sharing a and u among k polynomials makes ciphertexts shorter: Peikert, Vaikuntanathan, Waters 2008.
+with a fresh ternary u and fresh small errors f. ⌊·⌉ rounds the first polynomial to multiples of 2 and the others to
+multiples of 2^7, up or down at random, so that the mean is exact: a uniform number d below 2 or 2^7 is added and the
+lowest bits are dropped. They would be noise on the wire. Rounding uses nothing secret, so it costs no security.
 
-Noise. Given the key, one coefficient of it is a sum of independent, bounded, symmetric draws: subgaussian with variance
-V = 2/3·‖e_j‖² + 10.5 + 10.5·‖s_j‖², and keys are made so that V ≤ `NOISE_VARIANCE` (`secret`). A sum of N ciphertexts
-is refused if a coefficient exceeds `NOISE_BOUND` = 7/16 Δ, which happens with probability at most
-2·exp(−`NOISE_BOUND`² / (2·N·V)). For N = `MAX_SUMMANDS` = 10,000 that is below 2^−116 for one coefficient, and so below
-2^−80 for a sum of 2^36 values. Up to there decryption is exact.
+Adding ciphertexts adds values modulo 2^32 and noise: what decryption sees beside Δ·m_j is the sum of all
+e_j·u + f_j + f·s_j + r_j + r·s_j, where r and r_j are what rounding adds. As Δ divides q and 2^7 divides Δ, encoding is
+linear, and that noise does not depend on the values. Sharing a and u among k polynomials makes ciphertexts shorter:
+Peikert, Vaikuntanathan, Waters 2008.
 
-A row is `HEADER_BYTES` of the key's digest and then the k + 1 polynomials, as `packing` has them. Every string of 51
-bits is a coefficient: a row is a ciphertext of this key if its length and its header say so. Whoever changes the rest
-changes the values or the noise, and nobody notices before decryption, or, if the change is a multiple of Δ, ever: as
-with every additive scheme, it takes a MAC tag on the values to notice.
+Noise. Given the key, one coefficient is a sum of bounded draws, each of mean 0 whatever the others are, and so is
+subgaussian with variance V = 2/3·‖e_j‖² + 10.5 + 2^12 + (10.5 + 1)·‖s_j‖². Keys are made so that V ≤ `NOISE_VARIANCE`
+(`secret`). A sum of N ciphertexts is refused if a coefficient exceeds `NOISE_BOUND` = 15/32 Δ, which happens with
+probability at most 2·exp(−`NOISE_BOUND`² / (2·N·V)). For N = 10,000 (`Profile.max_summands`) that is below 2^−116 for
+one coefficient, and so below 2^−80 for a sum of 2^36 values. Up to there decryption is exact.
+
+A row is `HEADER_BYTES` of the key's digest and then the k + 1 polynomials, as `packing` has them, without the dropped
+bits. Every string of bits is a polynomial: a row is a ciphertext of this key if its length and its header say so.
+Whoever changes the rest changes the values or the noise, and nobody notices before decryption, or, if the change is a
+multiple of Δ, ever: as with every additive scheme, it takes a MAC tag on the values to notice.
 """
 
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
+from sensecrypt.crypto.base import PublicKeyBase, RunningSum, check_shape, profile_of, same_rows
 from sensecrypt.crypto.encoding import check_ints, rows_of
 from sensecrypt.crypto.ring.arithmetic import MODULUS_BITS, Small, Words, product, small_transform, split_transform
-from sensecrypt.crypto.ring.packing import pack, packed_bytes, unpack
-from sensecrypt.crypto.ring.sampling import errors, expand, ternary
-from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers, check_rows, check_shape, same_rows
-from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
-from sensecrypt.profiles import Profile, get_profile
+from sensecrypt.crypto.ring.packing import Bytes, Digits, digits, joined, pack, packed_bytes, unpack
+from sensecrypt.crypto.ring.sampling import below_powers_of_2, errors, expand, ternary
+from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers
+from sensecrypt.errors import InvalidCiphertext, InvalidKey
+from sensecrypt.profiles import Profile
 
 SHIFT = MODULUS_BITS - 32  # Δ = 2^19
-NOISE_BOUND = 7 * 2**SHIFT // 16
-NOISE_VARIANCE = 32_300.0
-MAX_SUMMANDS = 10_000
+FIRST_BITS, VALUE_BITS = 50, 44  # of a coefficient on the wire, in the first polynomial and in those of values
+NOISE_BOUND = 15 * 2**SHIFT // 32
+NOISE_VARIANCE = 37_200.0
 SEED_BYTES, HEADER_BYTES = 32, 16
 COEFFICIENTS_AT_ONCE = 2**16  # enough to spread the cost of a call, few enough for the processor's caches
 
 
-class RingPublicKey:
+class RingPublicKey(PublicKeyBase):
     """Encrypts and adds; cannot decrypt."""
 
-    __slots__ = ("_b", "_digest", "_profile", "_seed", "_transforms")
+    __slots__ = ("_b", "_bits", "_places", "_seed", "_transforms")
 
     def __init__(self, seed: bytes, b: bytes, profile: str | Profile) -> None:
         """A key from the seed of a and the packed polynomials b_j."""
-        self._profile = get_profile(profile)
-        if self._profile.scheme != "ring":
-            raise InvalidKey("profile", f"is {self._profile.name}", "choose one of the ring profiles")
+        chosen = profile_of("ring", profile)
         if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
             raise InvalidKey("seed", f"is not {SEED_BYTES} bytes", "use the key as it was generated")
-        length = self.polynomials * packed_bytes(self.dimension)
+        digest = hashlib.sha256(chosen.name.encode() + seed + bytes(b)).digest()
+        super().__init__(chosen, digest)
+        length = self.polynomials * packed_bytes(self.dimension, MODULUS_BITS)
         if not isinstance(b, bytes) or len(b) != length:
             raise InvalidKey("b", f"is not {length:,} bytes", "use the key as it was generated")
-        polynomials = unpack(np.frombuffer(b, dtype=np.uint8).reshape(self.polynomials, -1))
+        polynomials = unpack(np.frombuffer(b, dtype=np.uint8).reshape(self.polynomials, -1), MODULUS_BITS)
         if not polynomials.any(axis=1).all():
             raise InvalidKey("b", "has a polynomial that hides nothing", "generate a new key")
         self._seed, self._b = seed, b
-        self._digest = hashlib.sha256(self._profile.name.encode() + seed + b).digest()
         self._transforms = split_transform(np.concatenate([self.a[None], polynomials]))
-
-    @property
-    def profile(self) -> Profile:
-        """The parameter set."""
-        return self._profile
-
-    @property
-    def slots(self) -> int:
-        """Values a ciphertext."""
-        return self._profile.slots
+        self._bits = [FIRST_BITS] + [VALUE_BITS] * self.polynomials
+        ends = itertools.accumulate([HEADER_BYTES, *(packed_bytes(self.dimension, bits) for bits in self._bits)])
+        self._places = list(itertools.starmap(slice, itertools.pairwise(ends)))
 
     @property
     def dimension(self) -> int:
@@ -105,11 +103,6 @@ class RingPublicKey:
         """The polynomial a."""
         return expand(self._seed, self.dimension)
 
-    @property
-    def fingerprint(self) -> str:
-        """Short name of the key, for people and logs."""
-        return self._digest.hex()[:16]
-
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
         """Fresh ciphertexts of whole numbers of 32 bits, `slots` to a row.
 
@@ -119,47 +112,37 @@ class RingPublicKey:
         """
         checks.whole("workers", workers, low=1, high=1024)
         values = self._polynomials_of(ints)
-        rows = self._empty(len(values))
+        rows = self.empty(len(values))
         for part in self.steps(len(rows)):
             count = len(values[part])
-            u = ternary((count, self.dimension))
-            self._encrypt_with(values[part], u, errors((self.polynomials + 1, count, self.dimension)), rows[part])
+            u, f = ternary((count, self.dimension)), errors((self.polynomials + 1, count, self.dimension))
+            d = below_powers_of_2([MODULUS_BITS - bits for bits in self._bits], (count, self.dimension))
+            self._encrypt_with(values[part], u, f, d, rows[part])
         return rows
 
     def add(self, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
         """Ciphertexts of the sums, row by row."""
         left, right = self.checked("a", a), self.checked("b", b)
         same_rows(len(left), len(right))
-        sums = self._empty(len(left))
+        sums = self.empty(len(left))
         for part in self.steps(len(left)):
-            self._write(self.words(left[part]) + self.words(right[part]), sums[part])
+            self.write(self.words(left[part]) + self.words(right[part]), sums[part])
         return sums
 
     def add_plain(self, a: Ciphertexts, ints: npt.ArrayLike) -> Ciphertexts:
         """Ciphertexts of the sums with known numbers; not re-randomised, so whoever knows `a` learns `ints`."""
         left, values = self.checked("a", a), self._polynomials_of(ints)
         same_rows(len(left), len(values))
-        sums = self._empty(len(left))
+        sums = self.empty(len(left))
         for part in self.steps(len(left)):
             words = self.words(left[part])
             words[:, 1:] += values[part] << SHIFT
-            self._write(words, sums[part])
+            self.write(words, sums[part])
         return sums
 
     def accumulator(self, rows: int) -> RingAccumulator:
         """An empty running sum of uploads of that many rows."""
-        return RingAccumulator(self, checks.whole("rows", rows, low=1, high=2**28))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, RingPublicKey):
-            return NotImplemented
-        return self._digest == other._digest
-
-    def __hash__(self) -> int:
-        return hash(self._digest)
-
-    def __repr__(self) -> str:
-        return f"RingPublicKey({self._profile.name}, {self.fingerprint})"
+        return RingAccumulator(self, rows)
 
     # What follows is for this package's other modules.
 
@@ -174,36 +157,55 @@ class RingPublicKey:
 
     def words(self, rows: Ciphertexts) -> Words:
         """The k + 1 polynomials of each checked row."""
-        size = packed_bytes(self.dimension)
-        return unpack(rows[:, HEADER_BYTES:].reshape(-1, size)).reshape(len(rows), -1, self.dimension)
+        return self.joined(self.digits(rows))
+
+    def digits(self, rows: Ciphertexts) -> list[Digits]:
+        """The digits of checked rows: those of the first polynomial, then those of the polynomials of values."""
+        values = rows[:, self._places[1].start :].reshape(len(rows) * self.polynomials, -1)
+        return [
+            *digits(rows[:, self._places[0]], FIRST_BITS),
+            *(each.reshape(len(rows), -1) for each in digits(values, VALUE_BITS)),
+        ]
+
+    def joined(self, sums: Sequence[Digits]) -> Words:
+        """The k + 1 polynomials of each row, from its digits or from sums of digits."""
+        rows, first = len(sums[0]), len(digits(np.empty((0, FIRST_BITS), dtype=np.uint8), FIRST_BITS))
+        words = np.empty((rows, self.polynomials + 1, self.dimension), dtype=np.int64)
+        values = joined(sums[first:], VALUE_BITS).reshape(rows, -1, self.dimension)
+        np.left_shift(joined(sums[:first], FIRST_BITS), MODULUS_BITS - FIRST_BITS, out=words[:, 0])
+        np.left_shift(values, MODULUS_BITS - VALUE_BITS, out=words[:, 1:])
+        return words
 
     def steps(self, rows: int) -> Iterator[slice]:
         """Rows to work on together."""
         size = max(1, COEFFICIENTS_AT_ONCE // (self.slots + self.dimension))
         return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
-    def _encrypt_with(self, values: Words, u: Small, f: Small, out: Ciphertexts) -> None:
-        """Encryption with given randomness: f is the errors, of all rows for each polynomial."""
-        small, size = small_transform(u), packed_bytes(self.dimension)
+    def _encrypt_with(self, values: Words, u: Small, f: Small, d: Bytes, out: Ciphertexts) -> None:
+        """Encryption with given randomness: f is the errors and d what rounds, of all rows for each polynomial."""
+        small = small_transform(u)
         for index in range(self.polynomials + 1):
             words = product(small, self._transforms[index])
             words += f[index]
+            words += d[index]
             if index:
                 words += values[:, index - 1] << SHIFT
-            start = HEADER_BYTES + index * size
-            pack(words, out[:, start : start + size])
+            self._write(words, index, out)
 
-    def _write(self, words: Words, out: Ciphertexts) -> None:
+    def write(self, words: Words, out: Ciphertexts) -> None:
         """Sums as rows whose headers are there already."""
-        size = packed_bytes(self.dimension)
         for index in range(words.shape[1]):
-            start = HEADER_BYTES + index * size
-            pack(words[:, index], out[:, start : start + size])
+            self._write(words[:, index], index, out)
+
+    def _write(self, words: Words, index: int, out: Ciphertexts) -> None:
+        """One polynomial of rows, without its lowest bits."""
+        bits = self._bits[index]
+        pack(words >> (MODULUS_BITS - bits), out[:, self._places[index]], bits)
 
     def _header(self) -> Ciphertexts:
         return np.frombuffer(self._digest, dtype=np.uint8, count=HEADER_BYTES)
 
-    def _empty(self, rows: int) -> Ciphertexts:
+    def empty(self, rows: int) -> Ciphertexts:
         """Rows with their headers."""
         made = np.empty((rows, self._profile.ciphertext_bytes), dtype=np.uint8)
         made[:, :HEADER_BYTES] = self._header()
@@ -217,42 +219,31 @@ class RingPublicKey:
         return values.reshape(rows, self.polynomials, self.dimension)
 
 
-class RingAccumulator:
-    """The running sum of uploads: 8 bytes a coefficient, whatever the number of clients."""
+class RingAccumulator(RunningSum[Ciphertexts]):
+    """The running sum of uploads, digit by digit: memory does not grow with the number of clients."""
 
     def __init__(self, public: RingPublicKey, rows: int) -> None:
         """Empty until the first upload."""
+        super().__init__(rows, public.profile)
         self._public = public
-        self._sums = np.zeros((rows, public.polynomials + 1, public.dimension), dtype=np.int64)
-        self._counts = np.zeros(rows, dtype=np.int64)
-        self._lock = threading.Lock()
+        none = public.digits(public.empty(1))
+        self._digits = [np.zeros((rows, each.size), np.int64 if each.itemsize == 4 else np.uint32) for each in none]
 
-    def add(self, ciphertexts: Ciphertexts, rows: RowNumbers | None = None) -> None:
-        """Add ciphertexts to the given rows of the sum (None: to all); nothing is changed if one is invalid."""
-        public = self._public
-        upload = public.checked("ciphertexts", ciphertexts)
-        chosen = check_rows(rows, len(self._sums), len(upload))
-        with self._lock:
-            if (self._counts[chosen] >= MAX_SUMMANDS).any():
-                problem = f"would be summand {MAX_SUMMANDS + 1:,} of a row; sums are exact up to {MAX_SUMMANDS:,}"
-                raise InvalidInput("ciphertexts", problem, "decrypt the sum and start another one")
-            for part in public.steps(len(upload)):
-                words, numbers = public.words(upload[part]), chosen[part]
-                if numbers[-1] - numbers[0] + 1 == len(numbers):
-                    self._sums[numbers[0] : numbers[-1] + 1] += words
-                else:
-                    self._sums[numbers] += words
-            self._counts[chosen] += 1
+    def _read(self, ciphertexts: Ciphertexts) -> Ciphertexts:
+        return self._public.checked("ciphertexts", ciphertexts)
 
-    def result(self, rows: RowNumbers | None = None) -> Ciphertexts:
-        """The sum so far, of the given rows (None: of all)."""
-        public, chosen = self._public, check_rows(rows, len(self._sums))
-        with self._lock:
-            if not chosen.size or not self._counts[chosen].all():
-                raise InvalidInput("accumulator", "has rows to which nothing was added", "add at least one upload")
-            sums = public._empty(len(chosen))
-            for part in public.steps(len(chosen)):
-                public._write(self._sums[chosen[part]], sums[part])
+    def _add(self, upload: Ciphertexts, rows: RowNumbers) -> None:
+        for part in self._public.steps(len(upload)):
+            numbers = rows[part]
+            together = numbers[-1] - numbers[0] + 1 == len(numbers)  # then they are added in place
+            where = slice(numbers[0], numbers[-1] + 1) if together else numbers
+            for total, each in zip(self._digits, self._public.digits(upload[part]), strict=True):
+                total[where] += each
+
+    def _sums(self, rows: RowNumbers) -> Ciphertexts:
+        sums = self._public.empty(len(rows))
+        for part in self._public.steps(len(rows)):
+            self._public.write(self._public.joined([each[rows[part]] for each in self._digits]), sums[part])
         return sums
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from sensecrypt.crypto.ring.arithmetic import Small, Words
-from sensecrypt.crypto.ring.packing import packed_bytes, unpack
+from sensecrypt.crypto.ring.arithmetic import MODULUS_BITS, Small, Words
+from sensecrypt.crypto.ring.packing import Bytes, packed_bytes, unpack
 
 COINS = 42  # the standard deviation √(42/4) = 3.24 is just above the 8/√(2π) = 3.19 of the standard
 VARIANCE = COINS / 4
@@ -21,7 +21,7 @@ LARGEST_ERROR = COINS // 2
 TERNARY_VARIANCE = 2 / 3
 
 
-def random_bytes(count: int) -> npt.NDArray[np.uint8]:
+def random_bytes(count: int) -> Bytes:
     """Bytes that nobody can tell from uniform ones."""
     stream = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
     return np.frombuffer(bytearray(stream.update(bytes(count))), dtype=np.uint8)
@@ -47,11 +47,19 @@ def errors(shape: tuple[int, ...]) -> Small:
     return heads - np.int8(LARGEST_ERROR)
 
 
+def below_powers_of_2(exponents: Sequence[int], shape: tuple[int, ...]) -> Bytes:
+    """Uniform numbers below 2^t for each t of at most 8, which round polynomials to multiples of 2^t."""
+    drawn = random_bytes(len(exponents) * int(np.prod(shape))).reshape(len(exponents), *shape)
+    for numbers, exponent in zip(drawn, exponents, strict=True):
+        numbers &= 2**exponent - 1
+    return drawn
+
+
 def expand(seed: bytes, dimension: int) -> Words:
     """The public polynomial a, uniform modulo q: SHAKE-128 of the seed, read like any packed polynomial.
 
     As it is a hash, no maker of a key can choose it.
     """
-    data = hashlib.shake_128(b"sensecrypt ring" + seed).digest(packed_bytes(dimension))
-    polynomial: Words = unpack(np.frombuffer(data, dtype=np.uint8).reshape(1, -1))[0]
+    data = hashlib.shake_128(b"sensecrypt ring" + seed).digest(packed_bytes(dimension, MODULUS_BITS))
+    polynomial: Words = unpack(np.frombuffer(data, dtype=np.uint8).reshape(1, -1), MODULUS_BITS)[0]
     return polynomial

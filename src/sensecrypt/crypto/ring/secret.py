@@ -11,26 +11,33 @@ Timing: no branch and no memory access of `decrypt` depends on the key or on a v
 from __future__ import annotations
 
 import os
-from typing import NoReturn, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
-from sensecrypt.crypto.encoding import rows_of
+from sensecrypt.crypto.base import SecretKeyBase, check_count
 from sensecrypt.crypto.ring.arithmetic import MODULUS_BITS, Small, Words, product, small_transform, split_transform
 from sensecrypt.crypto.ring.packing import pack, packed_bytes, unpack
-from sensecrypt.crypto.ring.public import NOISE_BOUND, NOISE_VARIANCE, SEED_BYTES, SHIFT, RingPublicKey
+from sensecrypt.crypto.ring.public import (
+    FIRST_BITS,
+    NOISE_BOUND,
+    NOISE_VARIANCE,
+    SEED_BYTES,
+    SHIFT,
+    VALUE_BITS,
+    RingPublicKey,
+)
 from sensecrypt.crypto.ring.sampling import LARGEST_ERROR, TERNARY_VARIANCE, VARIANCE, errors, expand, ternary
 from sensecrypt.crypto.scheme import Ciphertexts, Ints, SecretScheme
-from sensecrypt.errors import InvalidCiphertext, InvalidInput, InvalidKey
+from sensecrypt.errors import InvalidCiphertext, InvalidKey
 from sensecrypt.profiles import Profile, get_profile
 
 _UNUSED = 64 - MODULUS_BITS
 
 
-class RingSecretKey:
-    """Decrypts. Refuses to be pickled or copied, and does not show itself."""
+class RingSecretKey(SecretKeyBase):
+    """Decrypts."""
 
     __slots__ = ("_public", "_s", "_transforms")
 
@@ -39,7 +46,7 @@ class RingSecretKey:
         if s.dtype != np.int8 or s.shape != (public.polynomials, public.dimension) or (s > 1).any() or (s < -1).any():
             raise InvalidKey("s", "is no secret key of this profile", "use the key pair as it was generated")
         self._s, self._public, self._transforms = s, public, small_transform(s)
-        b = unpack(np.frombuffer(public.b, dtype=np.uint8).reshape(len(s), -1))
+        b = unpack(np.frombuffer(public.b, dtype=np.uint8).reshape(len(s), -1), MODULUS_BITS)
         e = (b + product(self._transforms, split_transform(public.a))) << _UNUSED >> _UNUSED
         if (np.abs(e) > LARGEST_ERROR).any() or (_noise_variances(s, e) > NOISE_VARIANCE).any():
             raise InvalidKey("s", "does not go with the public key", "use the key pair as it was generated")
@@ -58,15 +65,12 @@ class RingSecretKey:
 
         Raises:
             InvalidCiphertext: malformed rows, or, without saying where, rows with more noise than a sum of
-                `MAX_SUMMANDS` ciphertexts has, or with values beyond `count`.
+                `max_summands` ciphertexts has, or with values beyond `count`.
         """
         checks.whole("workers", workers, low=1, high=1024)  # one is enough
         public = self._public
         rows = public.checked("ciphertexts", ciphertexts)
-        if rows_of(checks.whole("count", count, low=1, high=2**40), public.slots) != len(rows):
-            least, most = public.slots * (len(rows) - 1) + 1, public.slots * len(rows)
-            problem = f"is {count:,}, but {len(rows):,} rows hold {least:,} to {most:,} values"
-            raise InvalidInput("count", problem, "pass the number that was encrypted")
+        check_count(count, len(rows), public.slots)
         values = np.empty((len(rows), public.polynomials, public.dimension), dtype=np.int64)
         noisy = np.empty(len(rows), dtype=bool)
         for part in public.steps(len(rows)):
@@ -82,15 +86,6 @@ class RingSecretKey:
     def secret_bytes(self) -> bytes:
         """The secret itself, for the key file alone."""
         return self._s.tobytes()
-
-    def __repr__(self) -> str:
-        return f"RingSecretKey(<hidden>, {self._public!r})"
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        raise TypeError("a RingSecretKey cannot be pickled or copied; write it with sensecrypt.crypto.keyfile")
-
-    def __getstate__(self) -> NoReturn:
-        raise TypeError("a RingSecretKey does not give its state away")
 
     def _decrypt_rows(self, rows: Ciphertexts, values: Words) -> Words:
         """Write the values of checked rows, and return the noise beside them."""
@@ -118,14 +113,15 @@ def generate_ring(profile: str | Profile) -> RingSecretKey:
     s, e = ternary((k, n)), errors((k, n))
     while (unsuited := _noise_variances(s, e) > NOISE_VARIANCE).any():
         s[unsuited], e[unsuited] = ternary((int(unsuited.sum()), n)), errors((int(unsuited.sum()), n))
-    b = np.empty((k, packed_bytes(n)), dtype=np.uint8)
-    pack(e - product(small_transform(s), a), b)
+    b = np.empty((k, packed_bytes(n, MODULUS_BITS)), dtype=np.uint8)
+    pack(e - product(small_transform(s), a), b, MODULUS_BITS)
     return RingSecretKey(s, RingPublicKey(seed, b.tobytes(), chosen))
 
 
 def _noise_variances(s: Small, e: npt.NDArray[np.int8] | Words) -> npt.NDArray[np.float64]:
     """V of each polynomial: the noise of one ciphertext, as `public` has it."""
-    return TERNARY_VARIANCE * _squares(e) + VARIANCE + VARIANCE * _squares(s)
+    rounding_first, rounding = (4.0 ** (MODULUS_BITS - bits) / 4 for bits in (FIRST_BITS, VALUE_BITS))
+    return TERNARY_VARIANCE * _squares(e) + VARIANCE + rounding + (VARIANCE + rounding_first) * _squares(s)
 
 
 def _squares(polynomials: Small | Words) -> npt.NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What service and client must agree on besides the messages: addresses, and the version that both speak."""
+"""The HTTP addresses of the service, and the version of the protocol, for service and client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUND = RUN + "/rounds/{number}/clusters/{cluster}/{purpose}/{attempt}"
 
 
 def check_url(url: str) -> str:
-    """The address of a key service: there is none without TLS."""
+    """`url`, if it is the address of a key service, which uses TLS."""
     try:
         parts = urlsplit(url)
         whole = parts.scheme == "https" and bool(parts.hostname) and parts.port != 0
@@ -28,16 +28,11 @@ def check_url(url: str) -> str:
 
 
 def run_address(run: str) -> str:
-    """Where a run is."""
+    """The address of a run."""
     return RUN.format(run=run)
 
 
 def round_address(round_: Round | RoundAddress) -> str:
-    """Where a round is."""
-    return ROUND.format(
-        run=round_.run,
-        number=round_.number,
-        cluster=round_.cluster,
-        purpose=round_.purpose,
-        attempt=round_.attempt,
-    )
+    """The address of a round."""
+    where = {"number": round_.number, "cluster": round_.cluster, "attempt": round_.attempt}
+    return ROUND.format(run=round_.run, purpose=round_.purpose, **where)

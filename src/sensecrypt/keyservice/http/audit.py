@@ -1,10 +1,10 @@
-"""The audit log: one JSON line an event, each with the hash of the one before it.
+"""The audit log: one JSON line per event, each with the hash of the line before it.
 
-A changed or removed line breaks the chain. A cut-off tail leaves a chain that is whole, so the database keeps the
-number and hash of the last line as well; and whoever notes a head elsewhere (`sensecrypt dkms audit` prints it) can
+A changed or removed line breaks the chain. If the tail is cut off, the rest is still a chain, so the database keeps the
+number and hash of the last line as well. An operator who keeps a head elsewhere (`sensecrypt dkms audit` prints it) can
 later prove that log and database were not both rewritten.
 
-A line is first committed to the database, together with the change that it tells of, and then appended to the file:
+A line is first committed to the database, together with the change that it reports, and then appended to the file:
 lines that a crash kept from the file wait in the database and are appended at the next start.
 """
 
@@ -22,8 +22,9 @@ from typing import Any
 
 from sensecrypt.errors import AuditFailed, ServiceError
 
-Facts = dict[str, str | int | float | bool | list[int]]
-MAX_TEXT = 200  # of any one fact: a log must not be filled by whoever chooses a long name
+Fact = str | int | float | bool | list[int]
+Facts = dict[str, Fact]
+MAX_TEXT = 200  # characters per fact: a client that chooses long names must not fill the log
 RESTORE = (
     "restore it from a backup, and compare it with a head that was noted elsewhere: sensecrypt dkms audit --head HEAD"
 )
@@ -46,7 +47,7 @@ class Head:
 
     @classmethod
     def parse(cls, text: str) -> Head:
-        """Read what `str` wrote."""
+        """Read the text that `str` writes."""
         number, _, digest = text.partition(":")
         if not number.isdecimal() or len(number) > 18 or len(digest) != 64 or set(digest) - set("0123456789abcdef"):
             raise ServiceError("head", "is no number and hash", "pass it as `sensecrypt dkms audit` printed it")
@@ -54,7 +55,7 @@ class Head:
 
 
 def next_line(head: Head, facts: Facts, now: datetime) -> tuple[str, Head]:
-    """The line after `head`, and the head that it makes."""
+    """The line after `head`, and the new head."""
     short = {key: value[:MAX_TEXT] if isinstance(value, str) else value for key, value in facts.items()}
     time = now.astimezone(UTC).isoformat(timespec="milliseconds")
     fields = {"number": head.number + 1, "time": time, **short, "previous": head.digest}
@@ -63,7 +64,7 @@ def next_line(head: Head, facts: Facts, now: datetime) -> tuple[str, Head]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The complete lines of a log, one at a time; a last one without its end is not there yet."""
+    """Yield the complete lines of a log; a last line without its end does not count."""
     try:
         with path.open(encoding="utf-8", newline="\n") as file:
             for line in file:
@@ -76,35 +77,40 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def verify_chain(lines: Iterator[str], *, log: Path, known: Sequence[Head] = ()) -> tuple[Head, str | None]:
-    """The head of an unbroken chain that passes through all `known` heads, and the time of its last line.
+    """Check that the chain is unbroken and passes through all `known` heads; returns its head and last time.
 
     Args:
-        lines: one at a time.
-        log: where they are from, to be told.
-        known: heads that were noted.
+        lines: of the log, in order.
+        log: the file, for error messages.
+        known: heads that were noted before.
 
     Raises:
         AuditFailed: names the first line that is wrong.
     """
+
+    def wrong(problem: str) -> AuditFailed:
+        return AuditFailed(str(log), problem, RESTORE)
+
     head, time = Head(), None
     expected = {each.number: each.digest for each in known}
     for line in lines:
-        number, fields = head.number + 1, _parse(line)
-        if fields is None:
-            raise AuditFailed(str(log), f"line {number} was altered", RESTORE)
+        number = head.number + 1
+        try:
+            fields: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            fields = None
+        if not isinstance(fields, dict):
+            raise wrong(f"line {number} was altered")
         digest = fields.pop("hash", None)
         if fields.get("number") != number or fields.get("previous") != head.digest:
-            problem = f"line {number} does not follow the one before it: lines were removed or moved"
-            raise AuditFailed(str(log), problem, RESTORE)
+            raise wrong(f"line {number} does not follow the one before it: lines were removed or moved")
         if digest != _digest(fields):
-            raise AuditFailed(str(log), f"line {number} was altered", RESTORE)
+            raise wrong(f"line {number} was altered")
         head, time = Head(number, digest), str(fields.get("time"))
-        if expected.pop(head.number, digest) != digest:
-            problem = f"line {number} is not the one that was noted: the log was rewritten"
-            raise AuditFailed(str(log), problem, RESTORE)
+        if expected.pop(number, digest) != digest:
+            raise wrong(f"line {number} is not the one that was noted: the log was rewritten")
     if missing := [number for number in expected if number > 0]:
-        problem = f"ends at line {head.number}, line {max(missing)} is known: its tail was cut off"
-        raise AuditFailed(str(log), problem, RESTORE)
+        raise wrong(f"ends at line {head.number}, line {max(missing)} is known: its tail was cut off")
     return head, time
 
 
@@ -115,14 +121,13 @@ def added_lines(log: Path, found: Head, stored: Head) -> AuditFailed:
 
 
 class LogFile:
-    """The file, kept open to be appended to: no descriptor is needed when a line is due."""
+    """The file, kept open for appending: a new line needs no new descriptor."""
 
     def __init__(self, path: Path) -> None:
-        """Open it."""
         self._file = path.open("ab", buffering=0)
 
     def append(self, lines: Sequence[str]) -> None:
-        """Add lines, and see them to the disk; all, or none and an `OSError`."""
+        """Add lines and flush them to disk; all, or none and an `OSError`."""
         data, end = "".join(f"{line}\n" for line in lines).encode(), os.fstat(self._file.fileno()).st_size
         try:
             if self._file.write(data) != len(data):
@@ -133,12 +138,12 @@ class LogFile:
             raise
 
     def close(self) -> None:
-        """Give the descriptor up."""
+        """Close the file."""
         self._file.close()
 
 
 def repair(path: Path, waiting: Sequence[tuple[int, str]]) -> None:
-    """After a crash: append the lines that wait in the database and are not in the file."""
+    """Append the lines that a crash left in the database and that the file lacks."""
     with path.open("rb+") as file:
         count, whole, torn = 0, 0, b""
         for line in file:
@@ -148,20 +153,12 @@ def repair(path: Path, waiting: Sequence[tuple[int, str]]) -> None:
                 torn = line
         missing = [text for number, text in waiting if number > count]
         if torn and not (missing and missing[0].encode().startswith(torn)):
-            raise AuditFailed(str(path), "ends in a line that nobody wrote", RESTORE)
+            raise AuditFailed(str(path), "ends in a line that the service did not write", RESTORE)
         file.seek(whole)
         file.truncate()
         file.write("".join(f"{text}\n" for text in missing).encode())
         file.flush()
         os.fsync(file.fileno())
-
-
-def _parse(line: str) -> dict[str, Any] | None:
-    try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return fields if isinstance(fields, dict) else None
 
 
 def _digest(fields: dict[str, Any]) -> str:

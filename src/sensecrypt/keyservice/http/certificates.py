@@ -1,4 +1,4 @@
-"""Who somebody is, by certificate; and whether a certificate can be used at all, told before a handshake fails."""
+"""Identities in certificates, and checks of certificate files that explain why a handshake would fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROLES = ("admin", "aggregator", "client", "monitor")
 
 @dataclass(frozen=True)
 class Identity:
-    """Who asks.
+    """The sender of a request.
 
     Attributes:
         role: one of `ROLES`.
@@ -28,6 +28,9 @@ class Identity:
 
     role: str
     name: str
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.name}"
 
 
 @lru_cache(maxsize=1024)
@@ -61,7 +64,7 @@ def check_pair(certificate: Path, key: Path, authority: Path) -> None:
     except (OSError, ValueError):
         fix = "pass the key that was issued with the certificate, unencrypted"
         raise CertificateError(str(key), f"is not the key of {certificate}", fix) from None
-    if loaded.issuer == root.subject:  # an intermediate authority may stand between them; the handshake will tell
+    if loaded.issuer == root.subject:  # else there may be an intermediate authority: the handshake decides
         try:
             loaded.verify_directly_issued_by(root)
         except (ValueError, TypeError, InvalidSignature):

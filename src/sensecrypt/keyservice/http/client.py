@@ -1,7 +1,7 @@
-"""The client of the key service: for the aggregator, for clients, for admins, each with its own certificate.
+"""The client of the key service: for aggregators, clients and admins, each with its own certificate.
 
-Whatever it sends may arrive twice without harm: registrations, tags and sums are stored under their address, and
-the service answers the same again with what it answered before. So everything is tried again after a lost connection.
+Every request may arrive twice without harm: registrations, tags and sums are stored under their address, and the
+service repeats its answer to the same request. So every request is sent again after a lost connection.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ try:
 except ImportError:  # pragma: no cover
     raise MissingExtra("the key service's client", "dkms") from None
 
-CONNECT_SECONDS, READ_SECONDS, OPEN_SECONDS = 10.0, 60.0, 1800.0
+CONNECT_SECONDS, READ_SECONDS, RELEASE_SECONDS = 10.0, 60.0, 1800.0
 _TRY_AGAIN = (429, 502, 503, 504)
 _ONCE = ("too-many-failures",)
 
 
 class DkmsClient:
-    """Talks to one key service as one party. Use it as a context manager, from one thread at a time."""
+    """A connection to one key service, under one certificate. Use it as a context manager, in one thread at a time."""
 
     def __init__(
         self, url: str, *, certificate: Path, key: Path, authority: Path, tries: int = 6, pause: float = 0.2
     ) -> None:
-        """Check address and certificates; connect when first asked.
+        """Check address and certificates; the first request connects.
 
         Args:
             url: such as https://dkms.example:8443.
-            certificate: this party's own.
+            certificate: of the sender.
             key: its key.
-            authority: who issued the service's certificate.
+            authority: issued the service's certificate.
             tries: how often to send a request that is not answered.
-            pause: seconds before the second time; twice as long before each further one.
+            pause: seconds before the second try; doubled before each further one.
         """
         self._url = check_url(url)
         check_pair(certificate, key, authority)
@@ -87,11 +87,11 @@ class DkmsClient:
         self.close()
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         self._http.close()
 
     def about(self) -> dict[str, Any]:
-        """Which version the service is, and whom it takes this identity for."""
+        """The service's version, and the identity in this certificate."""
         return self._json("GET", "/v1/about")
 
     def register_run(
@@ -109,23 +109,30 @@ class DkmsClient:
         server: ServerRule = FEDAVG,
         release_to_aggregator: bool = False,
     ) -> dict[str, Any]:
-        """Register a run; what the service tells about it. See `registry.Run` for the arguments.
+        """Register a run; returns its public facts. `runs.RunRequest` explains the arguments.
 
-        As admin; as aggregator one that releases to it.
+        For admins; an aggregator registers a run that releases to it.
         """
-        names = {str(number): name for number, name in members.items()}
-        asked = {"size": size, "profile": profile, "members": names, "min_contributors": min_contributors}
-        ranges = [list(each) for each in first]
-        body = {**asked, "aggregators": list(aggregators), "quorum": quorum, "first": ranges, "rounds": rounds}
-        body |= {"server": asdict(server), "release_to_aggregator": release_to_aggregator}
+        body = {
+            "size": size,
+            "profile": profile,
+            "members": {str(number): name for number, name in members.items()},
+            "min_contributors": min_contributors,
+            "aggregators": list(aggregators),
+            "quorum": quorum,
+            "first": [list(each) for each in first],
+            "rounds": rounds,
+            "server": asdict(server),
+            "release_to_aggregator": release_to_aggregator,
+        }
         return self._json("PUT", run_address(run), json=body)
 
     def end_run(self, run: str) -> None:
-        """Have a run's secret key destroyed, as admin; doing it twice changes nothing."""
+        """End a run and destroy its secret key, as admin; the same again changes nothing."""
         self._json("DELETE", run_address(run))
 
     def run(self, run: str) -> dict[str, Any]:
-        """What is public about a run, and this client's number in it."""
+        """The public facts of a run, and this client's number in it."""
         return self._json("GET", run_address(run))
 
     def public_key(self, run: str) -> StorablePublicKey:
@@ -134,54 +141,54 @@ class DkmsClient:
         return public_key(f"{self._url}{address}", self._json("GET", address))
 
     def join(self, run: str, client: int) -> None:
-        """Become a member, as a client, of a run whose sums go to its aggregator."""
+        """Join a run whose sums go to its aggregator, as client."""
         self._json("PUT", f"{run_address(run)}/members/{client}")
 
     def report_samples(self, run: str, samples: int) -> None:
-        """How many samples this client has; the first that it tells in a run counts."""
+        """Report how many samples this client has; its first report in a run counts."""
         self._json("PUT", f"{run_address(run)}/samples/{samples}")
 
     def samples(self, run: str) -> dict[int, int]:
-        """How many samples each client told that it has, as aggregator."""
+        """How many samples each client has reported, as aggregator."""
         return {int(client): int(count) for client, count in self.run(run)["samples"].items()}
 
     def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
-        """This client's sketch as the aggregator may have it: the first that it sent in this run."""
+        """This client's first sketch of this run, rotated, as the aggregator may have it."""
         return read_sketch(self._ask("PUT", f"{run_address(run)}/sketch", body=serialize_sketch(row)))
 
     def register_round(self, round_: Round) -> None:
-        """Tell the service who takes part in a round, as aggregator."""
+        """Register a round and its members, as aggregator."""
         self._ask("PUT", round_address(round_), body=describe_round(round_))
 
     def task(self, place: RoundAddress, *, start: str | None = None) -> RoundTask:
-        """What this client needs for its part in a round.
+        """The data that this client needs for a round.
 
         Args:
-            place: of the round.
-            start: the hash of what the aggregator gave this client to start from, in a run that releases to it.
+            place: the address of the round.
+            start: the hash of the model that the aggregator sent this client, in a run that releases to it.
         """
         query = "" if start is None else f"?start={start}"
         return RoundTask.from_bytes(self._ask("GET", f"{round_address(place)}/task{query}"))
 
     def send_tag(self, tag: bytes, round_: Round) -> None:
-        """Hand in this client's tag."""
+        """Send this client's tag."""
         self._ask("PUT", f"{round_address(round_)}/tag", body=tag)
 
     def tags(self, round_: Round) -> list[int]:
-        """Whose tags the service has, as aggregator."""
+        """The clients whose tags have arrived, as aggregator."""
         return [int(client) for client in self._json("GET", f"{round_address(round_)}/tags")["clients"]]
 
     def release(self, aggregate: bytes, round_: Round) -> Acknowledgement:
         """Have a sum decrypted and verified, as aggregator."""
         address = f"{round_address(round_)}/aggregate"
-        return Acknowledgement.from_bytes(self._ask("PUT", address, body=aggregate, read_seconds=OPEN_SECONDS))
+        return Acknowledgement.from_bytes(self._ask("PUT", address, body=aggregate, read_seconds=RELEASE_SECONDS))
 
     def released_sum(self, round_: Round) -> ReleasedSum:
         """A released sum, as the aggregator of a run that releases to it."""
         return read_released(self._ask("GET", f"{round_address(round_)}/sum"), round_)
 
     def moved(self, place: RoundAddress, size: int) -> npt.NDArray[np.float32]:
-        """How far this client's cluster has moved after the round; `protocol.updates.model_from` makes its model."""
+        """How far this client's cluster has moved after the round; see `protocol.updates.model_from`."""
         return read_moved(self._ask("GET", f"{round_address(place)}/model"), size)
 
     def _json(self, method: str, address: str, *, json: Any = None) -> dict[str, Any]:
@@ -208,7 +215,7 @@ class DkmsClient:
         json: Any = None,
         read_seconds: float = READ_SECONDS,
     ) -> httpx.Response:
-        """Send until it is answered."""
+        """Send a request until it is answered, or too often."""
         headers = {"Content-Type": MESSAGE_TYPE} if body is not None else {}
         timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, read=read_seconds)
         for attempt in range(self._tries):
@@ -236,7 +243,7 @@ class DkmsClient:
         return Unreachable(self._url, f"speaks {what}, this is protocol {PROTOCOL} of sensecrypt {__version__}", fix)
 
     def _explain(self, error: httpx.TransportError) -> Unreachable:
-        """What happened, in one line, and what to do about it."""
+        """The error in one line, and its fix."""
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, ssl.SSLError):
             cause = cause.__cause__ or cause.__context__
@@ -253,8 +260,8 @@ class DkmsClient:
         return Unreachable(self._url, "closed the connection without an answer", _LATER)
 
 
-_OWN = "use a certificate of its authority that is valid today; its audit log tells why it was refused"
-_LATER = f"check that it runs, and that it is reached by this address; if it does: {_OWN}"
+_OWN = "use a certificate of its authority that is valid today; its audit log has the reason of the refusal"
+_LATER = f"check that it runs, and that this is its address; if so: {_OWN}"
 
 
 def _verify_fix(error: ssl.SSLCertVerificationError) -> str:
@@ -262,7 +269,7 @@ def _verify_fix(error: ssl.SSLCertVerificationError) -> str:
     if "expired" in message:
         return "have the service's certificate renewed, or set this machine's clock"
     if "not yet valid" in message:
-        return "set this machine's clock, or the clock of whoever issued it"
+        return "set this machine's clock, or the clock of its issuer"
     if "match" in message:
         return "use the name that its certificate is issued for"
     return "pass the authority that issued it"

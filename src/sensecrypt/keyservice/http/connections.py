@@ -1,17 +1,63 @@
-"""Who holds a connection, and whose is closed when there are too many.
+"""Limits on connections: how many there may be, and which is closed when there are too many.
 
-Peers are in one of three shares: those whose handshake is not done, those without a certificate, and those with one.
-A full share makes room at the expense of whoever holds most of it. So one address cannot keep another out, and one
-certificate cannot keep another out; a peer without a certificate never takes a place of one that has it.
+Peers are in one of three shares: handshakes that are not done, peers without a certificate, and peers with one. A full
+share closes a connection of the holder that has most of it. So one address cannot keep another out, and one certificate
+cannot keep another out; a peer without a certificate never takes a place of one that has it. All shares together are
+smaller than the limit on open files, so that the service can open its own.
 """
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sensecrypt.keyservice.http.capacity import Capacity
+from sensecrypt.errors import ServiceError
 from sensecrypt.keyservice.http.metrics import Metrics
+from sensecrypt.keyservice.http.policy import Policy
+
+RESERVE = 128  # descriptors for the database, the log, key files, the vault, and the standard library
+_LEAST = 64  # connections below which a service is of no use
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The most connections of each kind at once.
+
+    Attributes:
+        handshakes: whose TLS handshake is not done.
+        strangers: without a certificate.
+        strangers_per_address: of these, from one address.
+        certified: with a certificate.
+        per_certificate: of these, with one certificate's name.
+    """
+
+    handshakes: int
+    strangers: int
+    strangers_per_address: int
+    certified: int
+    per_certificate: int
+
+
+def find_capacity(policy: Policy) -> Capacity:
+    """The policy's limits, or less if there are fewer descriptors; raises the limit on open files if possible."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = policy.handshakes + policy.strangers + policy.connections + RESERVE
+    limit = wanted if hard == resource.RLIM_INFINITY else hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+    return fit(policy, limit)
+
+
+def fit(policy: Policy, descriptors: int) -> Capacity:
+    """The policy's limits with that many descriptors: a quarter for handshakes, a sixteenth for strangers."""
+    free = descriptors - RESERVE
+    if free < _LEAST:
+        fix = f"allow at least {RESERVE + _LEAST} (ulimit -Hn, LimitNOFILE)"
+        raise ServiceError("the limit on open files", f"is {descriptors}", fix)
+    handshakes, strangers = min(policy.handshakes, free // 4), min(policy.strangers, free // 16)
+    certified = min(policy.connections, free - handshakes - strangers)
+    per_address, per_certificate = policy.strangers_per_address, policy.connections_per_certificate
+    return Capacity(handshakes, strangers, min(per_address, strangers), certified, min(per_certificate, certified))
 
 
 @dataclass(eq=False)
@@ -32,34 +78,31 @@ class Peer:
 
 
 class Share:
-    """So many connections, and so many per holder (an address, or a certificate's name)."""
+    """A limited number of connections, also per holder (an address, or a certificate's name)."""
 
     def __init__(self, limit: int, per_holder: int, *, spares_busy: bool) -> None:
-        """Empty; `spares_busy`: a connection that is being answered is not closed for a new one."""
+        """With `spares_busy`, a connection that is being answered is not closed for a new one."""
         self._limit, self._per_holder, self._spares_busy = limit, per_holder, spares_busy
         self._peers: dict[str, dict[Peer, None]] = {}  # oldest first
         self.count = 0
 
     def add(self, peer: Peer, holder: str) -> tuple[bool, Peer | None]:
-        """Whether there is a place for it, and whose is to be closed for that."""
+        """Add a connection; returns whether there is a place for it, and which other one must be closed for it."""
         own, victim = self._peers.get(holder, {}), None
-        if len(own) >= self._per_holder:
-            victim = self._oldest(own)
-        elif self.count >= self._limit:
-            for peers in sorted(self._peers.values(), key=len, reverse=True):
-                if (victim := self._oldest(peers)) is not None:
-                    break
-        else:
-            self._put(peer, holder)
-            return True, None
-        if victim is None:
-            return False, None
-        self.remove(victim)
-        self._put(peer, holder)
+        if len(own) >= self._per_holder or self.count >= self._limit:
+            holders = [own] if len(own) >= self._per_holder else sorted(self._peers.values(), key=len, reverse=True)
+            idle = (each for peers in holders for each in peers if not (self._spares_busy and each.is_busy()))
+            victim = next(idle, None)
+            if victim is None:
+                return False, None
+            self.remove(victim)
+        self._peers.setdefault(holder, {})[peer] = None
+        peer.share, peer.holder = self, holder
+        self.count += 1
         return True, victim
 
     def remove(self, peer: Peer) -> None:
-        """Its connection is gone."""
+        """Remove a connection."""
         peers = self._peers[peer.holder]
         del peers[peer]
         if not peers:
@@ -67,43 +110,34 @@ class Share:
         self.count -= 1
         peer.share = None
 
-    def _put(self, peer: Peer, holder: str) -> None:
-        self._peers.setdefault(holder, {})[peer] = None
-        peer.share, peer.holder = self, holder
-        self.count += 1
-
-    def _oldest(self, peers: dict[Peer, None]) -> Peer | None:
-        return next((peer for peer in peers if not (self._spares_busy and peer.is_busy())), None)
-
 
 class Connections:
-    """All of them. Call it in the event loop's thread only."""
+    """All connections of a service. Call it in the event loop's thread only."""
 
     def __init__(self, capacity: Capacity, metrics: Metrics) -> None:
-        """None yet."""
         self._metrics = metrics
         self._handshakes = Share(capacity.handshakes, capacity.handshakes, spares_busy=False)
         self._strangers = Share(capacity.strangers, capacity.strangers_per_address, spares_busy=False)
         self._certified = Share(capacity.certified, capacity.per_certificate, spares_busy=True)
 
     def arrive(self, peer: Peer) -> None:
-        """A connection was accepted; its handshake begins."""
+        """Count a connection that was accepted and whose handshake begins."""
         self._place(peer, self._handshakes, peer.address)
 
     def settle(self, peer: Peer, holder: str | None) -> bool:
-        """Its handshake is done, with a certificate of that role and name, or without one; False: no place for it."""
+        """Count a connection after its handshake, under its certificate's name if any; False: there is no place."""
         self.leave(peer)
         if holder is None:
             return self._place(peer, self._strangers, peer.address)
         return self._place(peer, self._certified, holder)
 
     def end_handshake(self, peer: Peer) -> None:
-        """Its handshake is over: give the place up, unless it has another by now."""
+        """Remove a connection whose handshake is over, unless it has another place by now."""
         if peer.share is self._handshakes:
             peer.share.remove(peer)
 
     def leave(self, peer: Peer) -> None:
-        """Its connection is gone; also if it was dropped before."""
+        """Remove a connection that is closed, if it was not dropped before."""
         if peer.share is not None:
             peer.share.remove(peer)
 

@@ -1,7 +1,7 @@
-"""The folder of a key service: made by `dkms init`, held by one process at a time, checked by `dkms audit`.
+"""The folder of a key service: made by `dkms init`, locked by one process at a time, checked by `dkms audit`.
 
-`root.json` and `keys/` are encrypted under the passphrase, `state.db` holds everything else, `audit.log` tells what
-happened, and `policy.toml` says what is allowed. A backup is a copy of all of them.
+`root.json` and `keys/` are encrypted under the passphrase, `state.db` holds the state, `audit.log` is the audit log,
+and `policy.toml` has the operator's limits. A backup is a copy of all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from sensecrypt.errors import ServiceError
@@ -23,38 +22,20 @@ from sensecrypt.keyservice.http.audit import Head
 _LOOKS = 5  # at a log that a running service writes to
 
 
-@dataclass(frozen=True)
 class Folder:
-    """Where everything is."""
+    """Paths of a service's files."""
 
-    path: Path
-
-    @property
-    def root(self) -> Path:
-        """The root of all seeds, encrypted."""
-        return self.path / "root.json"
-
-    @property
-    def database(self) -> Path:
-        """The state."""
-        return self.path / "state.db"
-
-    @property
-    def log(self) -> Path:
-        """The audit log."""
-        return self.path / "audit.log"
-
-    @property
-    def policy(self) -> Path:
-        """The operator's limits."""
-        return self.path / "policy.toml"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.root, self.database = path / "root.json", path / "state.db"
+        self.log, self.policy = path / "audit.log", path / "policy.toml"
 
     def key(self, run: str) -> Path:
         """The key pair of a run, encrypted."""
         return self.path / "keys" / f"{run}.json"
 
     def create(self, passphrase: str) -> Head:
-        """Make everything; a folder that could not be finished is removed."""
+        """Create all files; if that fails, the folder is removed."""
         try:
             self.path.mkdir(mode=0o700)
         except FileExistsError:
@@ -67,17 +48,17 @@ class Folder:
             storagecipher.create_root(self.root, passphrase)
             _create_database(self.database)
             self.log.touch(mode=0o600)
-            released = store.Store(self.database, self.log)
-            released.note({"event": "initialised"})
-            released.close()
+            state = store.Store(self.database, self.log)
+            state.note("initialised")
+            state.close()
         except BaseException:
             shutil.rmtree(self.path)
             raise
-        return released.head
+        return state.head
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder: two services on one state would decrypt twice."""
+        """Lock the folder: two services on one state could decrypt a sum twice."""
         if not self.database.is_file():
             raise ServiceError(str(self.path), "is no folder of a key service", "run: sensecrypt dkms init")
         handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -101,29 +82,24 @@ def verify_log(folder: Folder, *, noted: Head | None = None) -> tuple[Head, int]
         for look in range(_LOOKS):
             waiting, stored = _snapshot(connection)
             known = [head for head in (stored, noted) if head is not None]
-            lines = _Lines(folder.log, waiting)
-            head, _ = audit.verify_chain(iter(lines), log=folder.log, known=known)
+            in_file = 0
+
+            def lines(waiting: list[tuple[int, str]] = waiting) -> Iterator[str]:
+                nonlocal in_file
+                for line in audit.read_lines(folder.log):
+                    in_file += 1
+                    yield line
+                yield from (line for number, line in waiting if number > in_file)
+
+            head, _ = audit.verify_chain(lines(), log=folder.log, known=known)
             if head == stored or head == _snapshot(connection)[1]:
-                return head, head.number - lines.in_file
+                return head, head.number - in_file
             time.sleep(0.1 * (look + 1))
     raise audit.added_lines(folder.log, head, stored)
 
 
-class _Lines:
-    """The lines of a log, and after them those that wait in the database; `in_file` counts the former."""
-
-    def __init__(self, log: Path, waiting: list[tuple[int, str]]) -> None:
-        self._log, self._waiting, self.in_file = log, waiting, 0
-
-    def __iter__(self) -> Iterator[str]:
-        for line in audit.read_lines(self._log):
-            self.in_file += 1
-            yield line
-        yield from (line for number, line in self._waiting if number > self.in_file)
-
-
 def _snapshot(connection: sqlite3.Connection) -> tuple[list[tuple[int, str]], Head]:
-    """Waiting lines and head, of one moment."""
+    """Waiting lines and head at one moment."""
     connection.execute("BEGIN")
     try:
         return store.waiting_lines(connection), store.stored_head(connection)

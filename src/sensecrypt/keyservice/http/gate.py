@@ -1,14 +1,15 @@
-"""The way in: who asks, and whether it may ask so often.
+"""Admission of requests: reads the sender's identity, limits its rate, and limits the time for an answer.
 
-Written against ASGI itself, so that nothing of a request is parsed, and no body read, before its sender is known.
+It is written against ASGI itself, so that no part of a request is parsed, and no body read, before its sender is known.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from typing import Any
+from collections.abc import Iterator
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sensecrypt._version import __version__
 from sensecrypt.errors import Refused
@@ -19,11 +20,6 @@ from sensecrypt.keyservice.http.metrics import Metrics
 from sensecrypt.keyservice.http.policy import Policy
 from sensecrypt.keyservice.http.problems import refused
 from sensecrypt.keyservice.http.refusals import Refusals
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 OPEN_TO_ALL = ("/healthz",)
 _HEADERS = [
@@ -36,17 +32,16 @@ _log = logging.getLogger("sensecrypt.dkms")
 
 
 class Gate:
-    """Stands before the application."""
+    """An ASGI application around the service's own."""
 
-    def __init__(self, app: App, policy: Policy, refusals: Refusals, metrics: Metrics) -> None:
-        """With the operator's limits."""
+    def __init__(self, app: ASGIApp, policy: Policy, refusals: Refusals, metrics: Metrics) -> None:
         self._app, self._policy, self._refusals, self._metrics = app, policy, refusals, metrics
         self._requests = Buckets(rate=policy.requests_per_second, burst=policy.burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request through, or answer why not."""
+        """Pass a request on, or answer with a refusal."""
 
-        async def sending(message: MutableMapping[str, Any]) -> None:
+        async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", []), *_HEADERS]
                 self._metrics.count("requests", label=f'status="{message["status"]}"')
@@ -72,14 +67,14 @@ class Gate:
             _log.error("%s %s failed: %s", scope["method"], scope["path"][:200], type(error).__name__, exc_info=True)
 
     def _admit(self, scope: Scope) -> None:
-        """Put into the request's state who asks; raise if it may not."""
+        """Put the sender's identity into the request's state; raise `Refused` if it may not ask."""
         certificate = scope["state"].get("certificate")
         if certificate is None:
             raise refused("no-certificate", "the connection has no client certificate")
         who = scope["state"]["who"] = identity_of(certificate)
         if who.name in self._policy.denied:
-            raise refused("denied", f"{who.name} is shut out")
-        if not self._requests.take(f"{who.role} {who.name}"):
+            raise refused("denied", f"the policy denies {who.name}")
+        if not self._requests.take(str(who)):
             raise refused("rate-limited", f"{who.name} asks too often")
         spoken = dict(scope["headers"]).get(PROTOCOL_HEADER.lower().encode())
         if spoken is not None and spoken != PROTOCOL.encode():
@@ -87,8 +82,8 @@ class Gate:
             raise refused("other-version", reason)
 
 
-def _pieces(message: MutableMapping[str, Any]) -> Iterator[MutableMapping[str, Any]]:
-    """A body in pieces: what a peer has not read yet is not copied into its connection's buffer."""
+def _pieces(message: Message) -> Iterator[Message]:
+    """A body in pieces: the rest is not copied into the connection's buffer before the peer has read a piece."""
     body = message.get("body", b"")
     if len(body) <= _PIECE:
         yield message

@@ -1,4 +1,4 @@
-"""How often somebody may ask, and how often a refusal of strangers is written down."""
+"""Limits on how often a certificate may ask, and on how many lines its requests may write."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ _MOST_NAMES = 100_000
 
 
 class Buckets:
-    """Token buckets, one a name: `burst` at once, `rate` a second after that."""
+    """Token buckets, one per name: `burst` tokens at once, `rate` per second after that."""
 
     def __init__(self, *, rate: float, burst: float) -> None:
-        """All full."""
         self._rate, self._burst = rate, burst
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def take(self, name: str) -> bool:
-        """Take a token, or False if there is none."""
+        """Take a token; False if there is none."""
         now = time.monotonic()
         with self._lock:
             level, since = self._levels.pop(name, (self._burst, now))
@@ -36,18 +35,17 @@ class Buckets:
             return granted
 
 
-class Line:
-    """So many places for sums that wait for decryption, at most half of them for one aggregator."""
+class WaitingSums:
+    """A number of places for sums that wait for decryption; one aggregator gets at most half of them."""
 
     def __init__(self, places: int) -> None:
-        """All free."""
         self._places, self._own = places, max(1, places // 2)
         self._taken: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Take a place for as long as a sum of that aggregator arrives, waits and is decrypted; or refuse it."""
+        """Hold a place while a sum of that aggregator arrives, waits and is decrypted; refuse it if there is none."""
         with self._lock:
             if self._taken[name] >= self._own or self._taken.total() >= self._places:
                 raise refused("busy", f"{self._taken.total()} sums wait for decryption, {self._taken[name]} of {name}")
@@ -57,16 +55,16 @@ class Line:
         finally:
             with self._lock:
                 self._taken[name] -= 1
-                self._taken += Counter()  # names without a place go
+                self._taken += Counter()  # removes names without a place
 
 
 class Thinned:
-    """Lets so many events of a kind through per minute and counts the others, so that nobody can fill the disk."""
+    """Lets a number of events of a kind through per minute and counts the others, so that none can fill the disk."""
 
     def __init__(self, *, per_minute: int) -> None:
-        """Nothing counted yet."""
         self._buckets = Buckets(rate=per_minute / 60, burst=per_minute)
         self._skipped: dict[str, int] = {}
+        self._known: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
 
     def passes(self, kind: str) -> int | None:
@@ -78,28 +76,18 @@ class Thinned:
             self._skipped[kind] = self._skipped.get(kind, 0) + 1
             return None
 
-
-class Repeated:
-    """Lets everything through the first time, and of what comes again so many per minute and kind."""
-
-    def __init__(self, *, per_minute: int) -> None:
-        """Nothing came yet."""
-        self._thinned = Thinned(per_minute=per_minute)
-        self._known: OrderedDict[str, None] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def passes(self, kind: str, what: str) -> int | None:
-        """As `Thinned.passes`."""
+    def passes_first(self, kind: str, event: str) -> int | None:
+        """0 the first time that this very event comes; after that as `passes`."""
         with self._lock:
-            known = what in self._known
-            self._known[what] = None
+            known = event in self._known
+            self._known[event] = None
             if len(self._known) > _MOST_NAMES:
                 self._known.popitem(last=False)
-        return self._thinned.passes(kind) if known else 0
+        return self.passes(kind) if known else 0
 
 
 class _ThinMessages(logging.Filter):
-    """Of one message, so many lines per minute: whatever arguments it has."""
+    """Limits the lines per minute of one message, whatever its arguments."""
 
     def __init__(self, per_minute: int) -> None:
         super().__init__()

@@ -21,37 +21,38 @@ _CLOSE_SECONDS = 5.0  # for a peer to take part in closing TLS
 
 
 class Listener:
-    """Accepts on one socket until it is closed. To uvicorn it is one of its servers."""
+    """Accepts on one socket until it is closed; uvicorn uses it as one of its servers."""
 
     def __init__(
         self,
         listener: socket.socket,
         context: ssl.SSLContext,
         connections: Connections,
-        make: Callable[[Peer], CertifiedProtocol],
+        make_protocol: Callable[[Peer], CertifiedProtocol],
         *,
         handshake_seconds: float,
     ) -> None:
-        """Begin to accept; `make` gives every connection its protocol."""
-        self._socket, self._context, self._connections, self._make = listener, context, connections, make
+        """Begin to accept; `make_protocol` gives every connection its protocol."""
+        self._socket, self._context, self._connections = listener, context, connections
+        self._make_protocol = make_protocol
         self._handshake_seconds = handshake_seconds
         self._handshakes: set[asyncio.Task[None]] = set()
         listener.setblocking(False)
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     def close(self) -> None:
-        """Accept no more; handshakes that are not done end."""
+        """Stop accepting, and end handshakes that are not done."""
         for task in (self._accepting, *self._handshakes):
             task.cancel()
 
     async def wait_closed(self) -> None:
-        """Until they have ended."""
+        """Wait until they have ended."""
         await asyncio.gather(self._accepting, *self._handshakes, return_exceptions=True)
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(0)  # with many in the queue, those who are connected are served in between
+            await asyncio.sleep(0)  # with many in the queue, connected peers are served in between
             try:
                 accepted, address = await loop.sock_accept(self._socket)
             except OSError as error:
@@ -66,11 +67,11 @@ class Listener:
             self._connections.arrive(peer)
 
     async def _shake(self, accepted: socket.socket, peer: Peer) -> None:
-        """See a handshake through; when it ends, however it ends, asyncio has closed the socket or serves it."""
+        """Do a handshake; when it ends, in any way, asyncio has closed the socket or serves it."""
         try:
-            with contextlib.suppress(OSError):  # what TLS itself refuses is told by its context
+            with contextlib.suppress(OSError):  # the TLS context reports what TLS itself refuses
                 await asyncio.get_running_loop().connect_accepted_socket(
-                    lambda: self._make(peer),
+                    lambda: self._make_protocol(peer),
                     accepted,
                     ssl=self._context,
                     ssl_handshake_timeout=self._handshake_seconds,

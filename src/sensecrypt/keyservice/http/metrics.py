@@ -11,7 +11,7 @@ _HELP = {
     "tags": ("counter", "Tags taken."),
     "decryptions": ("counter", "Sums decrypted and verified."),
     "decryption_seconds": ("counter", "Time spent on decrypting them."),
-    "models_handed_out": ("counter", "Models given to clients."),
+    "models_handed_out": ("counter", "Models sent to clients."),
     "connections_dropped": ("counter", "Connections closed because there were too many."),
     "answers_given_up": ("counter", "Answers that their peers did not read in time."),
     "releases_waiting": ("gauge", "Sums being decrypted or waiting for it."),
@@ -20,10 +20,9 @@ _HELP = {
 
 
 class Metrics:
-    """What happened since the start."""
+    """Counts since the start."""
 
     def __init__(self) -> None:
-        """All zero."""
         self._values: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._lock = threading.Lock()
 
@@ -33,15 +32,13 @@ class Metrics:
             self._values[name, label] += amount
 
     def text(self, *, audit_lines: int) -> str:
-        """All of them, as Prometheus reads them."""
+        """All counters in Prometheus' format."""
         with self._lock:
             values = {**self._values, ("audit_lines", ""): audit_lines}
         lines = []
-        for name, (kind, told) in _HELP.items():
+        for name, (kind, meaning) in _HELP.items():
             full = f"sensecrypt_dkms_{name}" + ("_total" if kind == "counter" else "")
-            lines += [f"# HELP {full} {told}", f"# TYPE {full} {kind}"]
+            lines += [f"# HELP {full} {meaning}", f"# TYPE {full} {kind}"]
             found = {label: value for (each, label), value in values.items() if each == name} or {"": 0}
-            lines += [
-                f"{full}{{{label}}} {value:g}" if label else f"{full} {value:g}" for label, value in found.items()
-            ]
+            lines += [f"{full}{{{label}}} {n:g}" if label else f"{full} {n:g}" for label, n in found.items()]
         return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Every refusal there is: its HTTP status and what to do about it. Answers are problem documents (RFC 9457)."""
+"""All refusals: code, HTTP status, and the fix. Answers are problem documents (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from sensecrypt.errors import Refused, Rejected
 
 MEDIA_TYPE = "application/problem+json"
 
-_AGAIN = "send it again later; nothing was lost, and nothing happens twice"
+_AGAIN = "send it again later; nothing is lost, and nothing is done twice"
 PROBLEMS: dict[str, tuple[int, str]] = {
     "no-certificate": (401, "connect with a client certificate of this service's authority"),
     "handshake-failed": (401, "use a certificate of this service's authority, valid today"),
     "no-role": (403, "ask for a certificate with a role"),
-    "denied": (403, "this name was shut out by the policy: ask the operator"),
-    "wrong-role": (403, "ask with a certificate of the role that this is for"),
+    "denied": (403, "the policy denies this name: ask the operator"),
+    "wrong-role": (403, "use a certificate of the role that this request needs"),
     "not-a-member": (403, "ask for your own cluster of a round that you are a member of"),
-    "not-the-aggregator": (403, "ask with a certificate that the run was registered with as aggregator"),
+    "not-the-aggregator": (403, "use the certificate of an aggregator that the run was registered with"),
     "other-version": (400, "install the same version of sensecrypt on both sides"),
     "unknown-run": (404, "have an admin register the run first"),
     "unknown-round": (404, "have the aggregator register the round first"),
-    "not-found": (404, "see /openapi.json for what there is"),
+    "not-found": (404, "see /openapi.json for the addresses"),
     "not-released": (404, "ask again after the aggregator has submitted the round's sum"),
     "no-order": (404, "use the natural order, or sum sensitivities first"),
-    "wrong-method": (405, "see /openapi.json for what there is"),
+    "wrong-method": (405, "see /openapi.json for the addresses"),
     "broken-off": (400, _AGAIN),
     "too-slow": (408, _AGAIN),
     "conflict": (409, "use another name, or send what was sent before"),
     "already-decrypted": (409, "go on with the next round: a sum is decrypted once"),
     "claimed": (409, "send the aggregate that was sent first, or start the round's next attempt"),
     "superseded": (409, "go on with the round's latest attempt"),
-    "doubled-tag": (409, "a client signs once for a round: start the round's next attempt"),
-    "another-start": (409, "send nothing: the aggregator hands out different models; ask who runs it"),
-    "two-clusters": (409, "put every client into one cluster a round"),
-    "no-samples": (409, "have every member enrol first: it tells this service how many samples it has"),
-    "other-weights": (422, "weigh members by the samples that they told this service, as `ReleaseRules.weights` does"),
+    "doubled-tag": (409, "a client sends one tag per round: start the round's next attempt"),
+    "another-start": (409, "send nothing: the aggregator sends different models to its clients; ask its operator"),
+    "two-clusters": (409, "put every client into one cluster per round"),
+    "no-samples": (409, "have every member enrol first: it reports how many samples it has"),
+    "other-weights": (422, "weigh members by the samples that they reported, as `ReleaseRules.weights` does"),
     "too-long": (413, "send the message of this round, of the registered model"),
-    "invalid-request": (422, "see /openapi.json for what it must look like"),
+    "invalid-request": (422, "see /openapi.json for its format"),
     "rejected": (422, "send a message that this version's protocol made, for this round"),
     "outside-policy": (422, "change the request, or have the operator change policy.toml"),
     "too-few-contributors": (422, "wait for more uploads, or start the round again with more members"),
@@ -48,7 +48,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "too-many-failures": (429, "look for the faulty upload; then raise failures_per_round in policy.toml to go on"),
     "run-closed": (
         429,
-        "look for the faulty identity; clients start from a model once, so a new run needs another one",
+        "look for the faulty client; clients start from a model once, so a new run needs another one",
     ),
     "rate-limited": (429, _AGAIN),
     "internal": (500, "look into the service's log"),
@@ -64,7 +64,7 @@ def refused(code: str, reason: str) -> Refused:
 
 
 def from_rejected(error: Rejected) -> Refused:
-    """What the protocol refuses, as the service tells it."""
+    """The service's refusal for one of the protocol."""
     code = error.code if error.code in PROBLEMS else "rejected"
     return refused(code, str(error))
 
@@ -82,10 +82,10 @@ def document(error: Refused) -> bytes:
 
 
 def read_document(body: bytes, status: int) -> Refused:
-    """The refusal in such an answer; also where something else, a proxy say, has answered."""
+    """The refusal in such an answer; also where another program, such as a proxy, has answered."""
     try:
         fields = json.loads(body)
         return Refused(str(fields["code"]), str(fields["detail"]), str(fields["fix"]))
     except (ValueError, KeyError, TypeError, RecursionError):
-        fix = "check the address: is it this service, and is no proxy in between?"
+        fix = "check that the address is this service's and that no proxy is in between"
         return Refused("unknown", f"an answer of status {status} that is not of this service", fix)

@@ -1,4 +1,4 @@
-"""What the operating system must not keep of a process that holds secrets."""
+"""Keeps the operating system from storing the memory of a process that holds secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PR_SET_DUMPABLE = 4
 
 
 def forbid_core_dumps() -> None:
-    """No core file of this process or its children; on Linux no other process of the same account can trace it."""
+    """Forbid core files of this process and its children, and on Linux tracing by processes of the same account."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

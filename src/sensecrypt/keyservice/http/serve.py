@@ -1,4 +1,4 @@
-"""`sensecrypt dkms serve`: everything put together and run until it is told to stop."""
+"""`sensecrypt dkms serve`: builds the service from its parts and runs it until a signal."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ import uvicorn
 
 from sensecrypt.errors import ServiceError
 from sensecrypt.keyservice.http.app import create_app
-from sensecrypt.keyservice.http.capacity import find_capacity
 from sensecrypt.keyservice.http.certificates import check_pair
-from sensecrypt.keyservice.http.connections import Connections, Peer
+from sensecrypt.keyservice.http.connections import Connections, Peer, find_capacity
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.gate import Gate
 from sensecrypt.keyservice.http.limits import thin_messages
@@ -35,20 +34,20 @@ from sensecrypt.keyservice.http.transport import CertifiedProtocol, server_conte
 from sensecrypt.keyservice.http.vaultkey import VaultProcess
 
 _BACKLOG = 4096  # connections that the system keeps until they are accepted
-_THREADS = 32  # for what waits for the disk
+_THREADS = 32  # for requests that wait for the disk
 _KEEP_ALIVE_SECONDS, _SHUTDOWN_SECONDS = 30, 30
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where to listen, and as whom.
+    """The address to listen on, and the certificate.
 
     Attributes:
         host: address.
         port: 0 for any free one.
         certificate: the server's own.
         key: its key.
-        authority: who issues certificates of clients.
+        authority: issues the certificates of clients.
     """
 
     host: str
@@ -68,7 +67,7 @@ def serve(
         passphrase: of its keys.
         endpoint: where it listens.
         workers: processes that decrypt.
-        on_ready: told the address once connections are accepted.
+        on_ready: called with the address when connections are accepted.
     """
     check_pair(endpoint.certificate, endpoint.key, endpoint.authority)
     forbid_core_dumps()
@@ -102,7 +101,7 @@ def serve(
         )
         logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         thin_messages()
-        store.note({"event": "started"})
+        store.note("started")
         host, port = listener.getsockname()[:2]
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again after it has stopped
             signal.signal(number, lambda *_: None)
@@ -112,7 +111,7 @@ def serve(
         if store.broken:
             fix = "look after its disk, and start the service again: it repairs what was interrupted"
             raise ServiceError(str(folder.path), "cannot be written to", fix)
-        store.note({"event": "stopped"})
+        store.note("stopped")
 
 
 class _Server(uvicorn.Server):
@@ -132,7 +131,7 @@ class _Server(uvicorn.Server):
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Instead of uvicorn's own, which accepts without limits."""
+        """Listen with limits, in place of uvicorn's own method."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS))
         self.servers = [
             Listener(  # type: ignore[misc]  # of a server, uvicorn asks to close and to have closed
@@ -148,7 +147,7 @@ class _Server(uvicorn.Server):
         self._on_ready()
 
     async def on_tick(self, counter: int) -> bool:
-        """A service that grants nothing any more had better end: whoever supervises it starts it again."""
+        """End a service that can grant nothing any more: its supervisor starts it again."""
         if self._store.broken:
             self.should_exit = self.force_exit = True
         return await super().on_tick(counter)

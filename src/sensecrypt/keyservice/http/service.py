@@ -1,4 +1,7 @@
-"""What each role may ask of the key service, whatever carries the request. Methods block; call them from any thread."""
+"""What each role may ask of the key service, independent of HTTP. Methods block; call them from any thread.
+
+A request that is not granted raises `Refused`, or the protocol's `Rejected`.
+"""
 
 from __future__ import annotations
 
@@ -7,44 +10,37 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from sensecrypt.algo.serverupdates import ServerRule
 from sensecrypt.crypto import publicfile
-from sensecrypt.errors import InvalidInput, Rejected, WorkerDied
-from sensecrypt.keyservice.http.answers import Answers
-from sensecrypt.keyservice.http.appruns import AppRuns, check_app_run, check_equal
+from sensecrypt.errors import InvalidInput, Refused, Rejected
 from sensecrypt.keyservice.http.certificates import Identity
+from sensecrypt.keyservice.http.claims import Claims
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.ledger import DatabaseLedger
-from sensecrypt.keyservice.http.limits import Buckets, Line, Repeated
+from sensecrypt.keyservice.http.limits import Buckets, Thinned, WaitingSums
 from sensecrypt.keyservice.http.metrics import Metrics
+from sensecrypt.keyservice.http.modelanswers import ModelAnswers
 from sensecrypt.keyservice.http.policy import Policy
-from sensecrypt.keyservice.http.problems import from_rejected, refused
-from sensecrypt.keyservice.http.registry import Registry, Run, check_policy, check_run, check_weights, facts_of
-from sensecrypt.keyservice.http.releases import Releases
+from sensecrypt.keyservice.http.problems import refused
+from sensecrypt.keyservice.http.rounds import Rounds, check_round
+from sensecrypt.keyservice.http.runs import Run, Runs, check_run
 from sensecrypt.keyservice.http.store import Store
 from sensecrypt.keyservice.http.vaultkey import VaultKey, VaultProcess, destroy_key, generate_key
 from sensecrypt.profiles import get_profile
-from sensecrypt.protocol.answers import (
-    Acknowledgement,
-    RoundTask,
-    read_released,
-    read_sketch,
-    serialize_sketch,
-)
+from sensecrypt.protocol.answers import Acknowledgement, RoundTask, read_released, read_sketch, serialize_sketch
 from sensecrypt.protocol.keyserver import MISMATCH, KeyServer
 from sensecrypt.protocol.messages import Aggregate, Tag
 from sensecrypt.protocol.releaserules import ReleaseRules
 from sensecrypt.protocol.round import Round, RoundAddress, address_of, read_round
 
-T = TypeVar("T")
-_HEADER_BYTES = 1 << 17  # of a message, and whatever else is short in it
+_HEADER_BYTES = 1 << 17  # of a message, and other short parts
 _TICK = 0.25  # seconds
-_BURST_MINUTES = 10  # as many rounds and sums as so many minutes have, at once
-_KEPT_MODELS = 8  # in memory, for members who ask at the same time
+_BURST_MINUTES = 10  # the rounds and sums of that many minutes may come at once
+_KEPT_MODELS = 8  # in memory, for members that ask at the same time
 
 
 class KeyService:
@@ -56,211 +52,201 @@ class KeyService:
         """A service over an open store and a running vault; `workers` processes decrypt."""
         self.store, self.policy, self.metrics = store, policy, Metrics()
         self._folder, self._root, self._vault, self._workers = folder, root, vault, workers
-        self._registry, self._apps = Registry(store), AppRuns(store)
-        self._releases = Releases(store, policy.failures_per_round, policy.failures_per_run)
-        self._line = Line(policy.releases_at_once)
-        self._turns = Buckets(rate=policy.rounds_per_minute / 60, burst=_BURST_MINUTES * policy.rounds_per_minute)
+        self._runs, self._rounds = Runs(store), Rounds(store)
+        self._claims = Claims(store, policy.failures_per_round, policy.failures_per_run)
+        self._waiting = WaitingSums(policy.releases_at_once)
+        per_minute = policy.rounds_per_minute
+        self._registrations = Buckets(rate=per_minute / 60, burst=_BURST_MINUTES * per_minute)
         self._decryptions = Buckets(rate=policy.decryptions_per_minute / 60, burst=policy.decryptions_per_minute)
-        self._registering, self._keeping = threading.Lock(), threading.Lock()
-        self._release: dict[tuple[str, int, str], threading.Lock] = {}
+        self._registering, self._reading_model = threading.Lock(), threading.Lock()
+        self._releasing: dict[tuple[str, int, str], threading.Lock] = {}
         self._models: dict[RoundAddress, bytes] = {}
-        self.answers = Answers(policy.answer_megabytes * 1_000_000)
-        self._handed = Repeated(per_minute=policy.lines_per_minute)
+        self._answers = ModelAnswers(policy.answer_megabytes * 1_000_000)
+        self._fetches = Thinned(per_minute=policy.lines_per_minute)
         self._keys: dict[str, VaultKey] = {}
-        for name in self._registry.ended:  # a crash may have come in between
+        for name in self._runs.ended:  # a crash may have kept the key of an ended run
             destroy_key(vault, folder.key(name))
 
-    # What an admin asks for.
+    # Requests of admins, and of aggregators that register runs of their own.
 
     def register_run(self, run: Run, who: Identity) -> dict[str, Any]:
-        """Make a key pair for a run and keep who its members are; the same again changes nothing."""
-        check_app_run(run, who, self.policy)
-        check_policy(run, self.policy)
+        """Register a run and make its key pair; the same again changes nothing."""
+        check_run(run, who, self.policy)
         with self._registering:
-            known = self._registry.find_run(run.run)
+            known = self._runs.find(run.run)
             if known is None:
-                self._add_run(run, who)
+                path = self._folder.key(run.run)
+                if path.exists():  # a crash interrupted its registration, or a restored database does not have it
+                    path.replace(path.with_name(f"{path.name}.unused-{secrets.token_hex(4)}"))
+                self._runs.add(run, generate_key(self._vault, path, run.profile).fingerprint, who)
             elif known != run:
                 raise refused("conflict", "a run of that name is registered, and differs")
         return self.run(run.run, who)
 
     def end_run(self, name: str, who: Identity) -> None:
         """Destroy a run's secret key; the same again changes nothing."""
-        self._registry.run(name)
-        self._registry.end_run(name, who)
-        try:
-            destroy_key(self._vault, self._folder.key(name))
-        except WorkerDied as error:
-            raise refused("decryption-failed", str(error)) from None
+        self._runs.get(name)
+        self._runs.end(name, who)
+        destroy_key(self._vault, self._folder.key(name))
 
-    # What everybody asks for.
+    # Requests of all roles.
 
     def run(self, name: str, who: Identity) -> dict[str, Any]:
-        """What is public about a run, the asking client's own number, and for the aggregator who has which."""
+        """What is public about a run; also a client's own number, and for the aggregator all names and samples."""
         run = self._authorised(name, who)
-        told = {"run": name, "size": run.size, "profile": run.profile, **asdict(self._rules(run)), "server": run.server}
-        client = None
+        client = names = samples = None
         if who.role == "client":
-            client = self._apps.client(name, who.name) if run.release_to_aggregator else self._client(run, who)
-        fingerprint = self._key(name).public.fingerprint
-        names = samples = None
+            client = self._runs.number(run, who.name) if run.release_to_aggregator else self._number(run, who)
         if who.role == "aggregator":
-            members = self._apps.names(name) if run.release_to_aggregator else run.members
-            names = {str(number): member for number, member in members.items()}
-            samples = {str(number): count for number, count in self._registry.samples(name).items()}
-        more: dict[str, Any] = {"members": len(run.members), "release_to_aggregator": run.release_to_aggregator}
-        more |= {"aggregators": run.aggregators, "ended": name in self._registry.ended}
-        return {**told, **more, "fingerprint": fingerprint, "client": client, "names": names, "samples": samples}
+            names = {str(number): member for number, member in self._runs.names(run).items()}
+            samples = {str(number): count for number, count in self._runs.samples(name).items()}
+        shown = {"run", "size", "profile", "server", "aggregators", "release_to_aggregator"}
+        public = {**run.model_dump(include=shown), **asdict(self._rules(run)), "members": len(run.members)}
+        public |= {"ended": name in self._runs.ended, "fingerprint": self._key(name).public.fingerprint}
+        return {**public, "client": client, "names": names, "samples": samples}
 
     def public_key(self, name: str, who: Identity) -> dict[str, Any]:
-        """The run's public key, as key files have it."""
+        """The run's public key, in the format of key files."""
         self.run(name, who)
         key = self._key(name).public
         return {"format": publicfile.PUBLIC_FORMAT, "version": publicfile.VERSION, **publicfile.public_fields(key)}
 
-    # What the aggregator asks for.
+    # Requests of aggregators.
 
     def register_round(self, data: bytes, place: RoundAddress, who: Identity) -> None:
-        """Keep a round's members, with the weights that follow from their samples; the same again changes nothing."""
+        """Register a round with its members and their weights; the same again changes nothing."""
         run = self._authorised(place.run, who)
-        self._take_turn(who)
-        round_ = _checked(read_round, data)
+        self._limit_registrations(who)
+        round_ = read_round(data)
         if address_of(round_) != place:
             raise refused("rejected", "the message describes another round than its address")
-        check_run(round_, run)
-        try:
-            self._rules(run).check(round_.weights, round_.weights.keys())
-        except Rejected as error:
-            raise from_rejected(error) from None
-        if run.release_to_aggregator:
-            check_equal(round_)
-        else:
-            check_weights(round_, self._registry.samples(place.run), self._rules(run))
+        check_round(round_, run, self._runs.samples(place.run), self._rules(run))
         lock = self._lock(place)
-        if not lock.acquire(blocking=False):  # a new attempt erases the seeds that a release reads; no thread waits
+        if not lock.acquire(blocking=False):  # a new attempt erases seeds that a release reads; no thread waits
             raise refused("busy", "a sum of this cluster is being decrypted")
         try:
-            self._registry.add_round(round_, who)
+            self._rounds.add(round_, who)
         finally:
             lock.release()
 
     def tags(self, place: RoundAddress, who: Identity) -> list[int]:
-        """Whose tags have arrived."""
+        """The clients whose tags have arrived."""
         self._authorised(place.run, who)
-        return self._ledger(who).tagged(self._registry.round(place))
+        return self._ledger(who).tagged(self._rounds.get(place))
 
     def aggregate_limit(self, place: RoundAddress, who: Identity) -> int:
-        """How long an aggregate of that run can be: every block encrypted and every value plain, and a header."""
+        """The most bytes of an aggregate: every block encrypted and every value plain, and a header."""
         run = self._authorised(place.run, who)
         profile = get_profile(run.profile)
         return run.blocks * (profile.ciphertext_bytes + 1) + run.size * profile.slot_bits // 8 + _HEADER_BYTES
 
-    def tag_limit(self, place: RoundAddress) -> int:
-        """How long a tag of that run can be: a mask, and a header."""
-        return self._registry.run(place.run).blocks // 8 + _HEADER_BYTES
-
     @contextlib.contextmanager
-    def place_in_line(self, who: Identity) -> Iterator[None]:
-        """Held by whoever submits a sum, from before its body is read: so few bodies are in memory at once."""
-        with self._line.held(who.name):
+    def waiting(self, who: Identity) -> Iterator[None]:
+        """Hold one of few places from before the body of a sum is read, so that few bodies are in memory at once."""
+        with self._waiting.held(who.name):
             self.metrics.count("releases_waiting")
             try:
                 yield
             finally:
                 self.metrics.count("releases_waiting", -1)
 
-    def decrypt_aggregate(self, data: bytes, place: RoundAddress, who: Identity) -> bytes:
-        """Decrypt and verify a sum, once; the same again is told what came out, and nothing is decrypted."""
-        run, round_ = self._authorised(place.run, who), self._registry.round(place)
-        self._take_turn(who)
-        aggregate = _checked(lambda message: Aggregate.from_bytes(message, round_), data)
-        digest, contributors = aggregate.digest(), aggregate.contributors
+    def release(self, data: bytes, place: RoundAddress, who: Identity) -> bytes:
+        """Decrypt and verify a sum, once; the same sum again gets the same answer, and nothing is decrypted."""
+        run, round_ = self._authorised(place.run, who), self._rounds.get(place)
+        self._limit_registrations(who)
+        aggregate = Aggregate.from_bytes(data, round_)
         with self._lock(place):
-            known = self._releases.claim(place, digest, who)
+            known = self._claims.claim(place, aggregate.digest(), who)
             if known is None:
-                known = self._decrypt(data, contributors, round_, run, who)
+                known = self._decrypt(data, aggregate.contributors, round_, run, who)
             if place.purpose == "sensitivity":
                 self._make_order(round_, run, who)
-        if run.run not in self._registry.ended and self._registry.is_over(run):
+        if run.run not in self._runs.ended and self._runs.is_over(run):
             self.end_run(run.run, who)
         return known.to_bytes()
 
     def released_sum(self, place: RoundAddress, who: Identity) -> bytes:
-        """A round's released sum, in a run whose members agreed that its aggregator has it."""
+        """A round's released sum, in a run whose members agreed that its aggregator receives it."""
         run = self._authorised(place.run, who)
         if not run.release_to_aggregator:
             raise refused("not-the-aggregator", f"sums of run {run.run} are for its members")
         result = self._ledger(who).result(place)
         if result is None:
             raise refused("not-released", "this round has no released sum")
-        self._note_handed("sum", who, place)
+        self._note_fetch("sum", who, place)
         return result
 
-    # What a client asks for.
+    # Requests of clients.
 
     def join(self, name: str, client: int, who: Identity) -> None:
         """Make a client a member of a run that an app registered."""
-        run = self._registry.run(name)
-        if not run.release_to_aggregator:
+        if not self._runs.get(name).release_to_aggregator:
             raise refused("not-a-member", f"members of run {name} were named when it was registered")
-        self._apps.join(name, client, who, most=self.policy.max_members)
+        self._runs.join(name, client, who, most=self.policy.max_members)
 
     def keep_samples(self, name: str, samples: int, who: Identity) -> None:
-        """How many samples a client has, which its weight follows from: the first that it tells counts."""
-        run = self._registry.run(name)
-        self._registry.keep_samples(name, self._client(run, who), samples, who)
+        """Keep how many samples a client has, which its weight follows from; its first report counts."""
+        run = self._runs.get(name)
+        self._runs.keep_samples(name, self._number(run, who), samples, who)
 
     def rotate_sketch(self, name: str, data: bytes, who: Identity) -> bytes:
-        """A client's sketch, turned; the first that it sent, whatever it sends later: more would tell the rotation."""
-        run = self._registry.run(name)
-        client = self._client(run, who)
-        if name in self._registry.ended:
+        """A client's first sketch, rotated, whatever it sends later: more sketches would reveal the rotation."""
+        run = self._runs.get(name)
+        client = self._number(run, who)
+        if name in self._runs.ended:
             raise refused("run-ended", f"run {name} has ended")
-        row = self._ledger(who).keep_sketch(name, client, _checked(read_sketch, data))
+        row = self._ledger(who).keep_sketch(name, client, read_sketch(data))
         return serialize_sketch(self._server(run, who).turn(name, row))
 
     def task(self, place: RoundAddress, who: Identity, *, start: str | None = None) -> bytes:
-        """A round as it was registered, and what its members share: the seed of tags, and the order.
+        """A round as it was registered, and its members' common secrets: the seed of tags, and the importance order.
 
         Args:
-            place: of the round.
-            who: asks.
-            start: the hash of what the client was given to start from, in a run that an app registered.
+            place: the address of the round.
+            who: the client.
+            start: the hash of the model that the client received, in a run that an app registered.
         """
-        run, round_ = self._own(place, who)
+        run, round_, client = self._own(place, who)
         if run.release_to_aggregator:
-            self._apps.require_start(place, start, who)
-        ranking = self._ledger(who).ranking_of(round_) if place.purpose == "model" else None
-        after = self._registry.find_round(replace(place, number=place.number + 1, purpose="sensitivity"))
-        if place.purpose != "model" or after is None or self._client(run, who) not in after.weights:
-            after = None
-        self._note_handed("tag-seed", who, place)
-        if ranking is not None:
-            self._note_handed("order", who, place)
+            self._rounds.require_start(place, start, who)
+        self._note_fetch("tag-seed", who, place)
         seed = self._server(run, who).tag_seed
-        return RoundTask(round_, seed(round_), ranking, after, seed(after) if after is not None else b"").to_bytes()
+        if place.purpose != "model":
+            return RoundTask(round_, seed(round_), None).to_bytes()
+        ranking = self._ledger(who).ranking_of(round_)
+        if ranking is not None:
+            self._note_fetch("order", who, place)
+        after = self._rounds.find(replace(place, number=place.number + 1, purpose="sensitivity"))
+        if after is None or client not in after.weights:
+            return RoundTask(round_, seed(round_), ranking).to_bytes()
+        return RoundTask(round_, seed(round_), ranking, after, seed(after)).to_bytes()
+
+    def tag_limit(self, place: RoundAddress) -> int:
+        """The most bytes of a tag: a mask, and a header."""
+        return self._runs.get(place.run).blocks // 8 + _HEADER_BYTES
 
     def take_tag(self, data: bytes, place: RoundAddress, who: Identity) -> None:
         """Keep a client's tag; the same again changes nothing."""
-        run, round_ = self._own(place, who)
-        client = self._client(run, who)
+        run, round_, client = self._own(place, who)
         try:
             self._server(run, who).take_tag(data, round_, sender=client)
         except Rejected as error:
-            if error.code != "doubled-tag" or not self._is_known(Tag.from_bytes(data, round_), round_, who):
-                raise from_rejected(error) from None
-            return
-        self.metrics.count("tags")
+            if error.code != "doubled-tag":
+                raise
+            tag, ledger = Tag.from_bytes(data, round_), self._ledger(who)
+            if ledger.was_released(round_):  # then the blinding seed was erased
+                tag = replace(tag, blinding=None)
+            if ledger.tags(round_).get(tag.client) != tag:
+                raise
+        else:
+            self.metrics.count("tags")
 
-    def model_bytes(self, place: RoundAddress, who: Identity) -> int:
-        """How long the answer with a member's model is, at most."""
+    def model(self, place: RoundAddress, who: Identity, sending: contextlib.ExitStack) -> bytes:
+        """The released model of a member's own cluster; it is counted as in memory until `sending` is closed."""
         run = self._starter(place, who)
-        return run.size * get_profile(run.profile).slot_bits // 8 + _HEADER_BYTES
-
-    def model(self, place: RoundAddress, who: Identity) -> bytes:
-        """The released sum of a member's own cluster."""
-        self._starter(place, who)
-        with self._keeping:  # one at a time: many who ask at once get one copy
+        size = run.size * get_profile(run.profile).slot_bits // 8 + _HEADER_BYTES
+        sending.enter_context(self._answers.held(place, size, str(who)))
+        with self._reading_model:  # one at a time: members that ask at once share one copy
             result = self._models.get(place)
             if result is None:
                 result = self._ledger(who).result(place) if place.purpose == "model" else None
@@ -269,119 +255,103 @@ class KeyService:
                 while len(self._models) >= _KEPT_MODELS:
                     self._models.pop(next(iter(self._models)))
                 self._models[place] = result
-        self._note_handed("model", who, place)
+        self._note_fetch("model", who, place)
         self.metrics.count("models_handed_out")
         return result
-
-    # How it is done.
 
     def _lock(self, place: RoundAddress) -> threading.Lock:
         """Held while a sum of a cluster is decrypted, and while one of its rounds is registered.
 
-        Sums of fixed groups are checked against each other: one of a run at a time.
+        Sums of fixed groups are checked against each other, so one of a run is decrypted at a time.
         """
         cluster = -1 if self.policy.groups == "fixed" else place.cluster
-        return self._release.setdefault((place.run, cluster, place.purpose), threading.Lock())
+        return self._releasing.setdefault((place.run, cluster, place.purpose), threading.Lock())
 
-    def _add_run(self, run: Run, who: Identity) -> None:
-        path = self._folder.key(run.run)
-        if path.exists():  # of a registration that a crash interrupted, or that a restored database does not know
-            path.replace(path.with_name(f"{path.name}.unused-{secrets.token_hex(4)}"))
-        try:
-            public = generate_key(self._vault, path, run.profile)
-        except WorkerDied as error:
-            raise refused("decryption-failed", str(error)) from None
-        self._registry.add_run(run, public.fingerprint, who)
-
-    def _take_turn(self, who: Identity) -> None:
-        """Rounds and sums are written down, and sums keep others waiting: so many per aggregator."""
-        if not self._turns.take(who.name):
+    def _limit_registrations(self, who: Identity) -> None:
+        """Limit rounds and sums per aggregator: each writes lines, and each sum keeps others waiting."""
+        if not self._registrations.take(who.name):
             reason = f"{who.name} registers and submits more than {self.policy.rounds_per_minute} times a minute"
             raise refused("rate-limited", reason)
 
     def _decrypt(
         self, data: bytes, contributors: tuple[int, ...], round_: Round, run: Run, who: Identity
     ) -> Acknowledgement:
+        """Decrypt a claimed sum; one that is refused gives up its claim."""
         place, server = address_of(round_), self._server(run, who)
         try:
             server.check_contributors(contributors, round_)
-        except Rejected as error:  # nothing is decrypted for it, and nobody kept waiting
-            self._releases.release(place, failed=False)
-            raise from_rejected(error) from None
-        if not self._decryptions.take("all"):
-            self._releases.release(place, failed=False)
-            raise refused("rate-limited", f"more than {self.policy.decryptions_per_minute} decryptions a minute")
+            if not self._decryptions.take("all"):
+                raise refused("rate-limited", f"more than {self.policy.decryptions_per_minute} decryptions per minute")
+        except (Rejected, Refused):  # before decryption: no failure is counted, and no time revealed
+            self._claims.give_up(place, failed=False)
+            raise
         start = time.perf_counter()
         try:
-            samples = self._registry.samples(run.run) if run.release_to_aggregator else None
+            samples = self._runs.samples(run.run) if run.release_to_aggregator else None
             released = server.release(data, round_, workers=self._workers, samples=samples)
-        except Rejected as error:
-            self._releases.release(place, failed=error.code == "tags-mismatch")
+        except (Rejected, InvalidInput) as error:
+            refusal = error if isinstance(error, Rejected) else refused("tags-mismatch", MISMATCH)
+            self._claims.give_up(place, failed=refusal.code == "tags-mismatch")
             _wait_for_tick(start)
-            raise from_rejected(error) from None
-        except InvalidInput:
-            self._releases.release(place, failed=True)
-            _wait_for_tick(start)
-            raise refused("tags-mismatch", MISMATCH) from None
-        except WorkerDied as error:
-            raise refused("decryption-failed", str(error)) from None
+            raise refusal from None
         self.metrics.count("decryptions")
         self.metrics.count("decryption_seconds", time.perf_counter() - start)
         return Acknowledgement(released.contributors, released.weight)
 
     def _make_order(self, round_: Round, run: Run, who: Identity) -> None:
-        """From the released sensitivities; also if a crash came between release and ordering."""
+        """Make an order from the released sensitivities; also if a crash came between release and ordering."""
         result = self._ledger(who).result(address_of(round_))
         if result is not None:
-            ledger = DatabaseLedger(self.store, self._root, who, number=round_.number)
-            self._server(run, who, ledger).set_order(round_, read_released(result, round_), first=run.flags())
+            server = self._server(run, who, number=round_.number)
+            server.set_order(round_, read_released(result, round_), first=run.flags())
 
     def _authorised(self, name: str, who: Identity) -> Run:
-        """The run of that name; an aggregator sees and touches those alone that were registered with its name."""
-        run = self._registry.run(name)
+        """The run of that name, if `who` is no aggregator or one that the run was registered with."""
+        run = self._runs.get(name)
         if who.role == "aggregator" and who.name not in run.aggregators:
             raise refused("not-the-aggregator", f"{who.name} is not the aggregator of run {name}")
         return run
 
-    def _own(self, place: RoundAddress, who: Identity) -> tuple[Run, Round]:
-        """The round there, if it is the asking client's own."""
-        run, round_ = self._registry.run(place.run), self._registry.round(place)
-        self._member(run, round_, who)
-        return run, round_
-
-    def _starter(self, place: RoundAddress, who: Identity) -> Run:
-        """The run of a round that is the asking client's own, or whose model its present round starts from.
-
-        Where only some members of a cluster take part in a round, others start the next one from its model. Models of
-        earlier rounds are for those who were in them.
-        """
-        run, round_ = self._registry.run(place.run), self._registry.round(place)
-        if run.release_to_aggregator:
-            raise refused("not-released", f"models of run {run.run} come from its aggregator")
-        if self._client(run, who) not in round_.weights:
-            latest = self._registry.latest_round(place.run, place.cluster)
-            self._member(run, latest if latest.number == place.number + 1 else round_, who)
-        return run
-
-    def _member(self, run: Run, round_: Round | None, who: Identity) -> None:
-        client = self._client(run, who)
-        if round_ is not None and client not in round_.weights:
-            raise refused("not-a-member", f"client {client} is no member of cluster {round_.cluster} in this round")
-
-    def _client(self, run: Run, who: Identity) -> int:
-        client = self._apps.client(run.run, who.name) if run.release_to_aggregator else run.client(who.name)
+    def _number(self, run: Run, who: Identity) -> int:
+        """The client's number in the run."""
+        client = self._runs.number(run, who.name)
         if client is None:
             raise refused("not-a-member", f"{who.name} is not registered with run {run.run}")
         return client
 
+    def _own(self, place: RoundAddress, who: Identity) -> tuple[Run, Round, int]:
+        """The run and round there, and the number of the client, which must be a member of the round."""
+        run, round_ = self._runs.get(place.run), self._rounds.get(place)
+        return run, round_, self._member(run, round_, who)
+
+    def _member(self, run: Run, round_: Round, who: Identity) -> int:
+        client = self._number(run, who)
+        if client not in round_.weights:
+            raise refused("not-a-member", f"client {client} is no member of cluster {round_.cluster} in this round")
+        return client
+
+    def _starter(self, place: RoundAddress, who: Identity) -> Run:
+        """The run of a round whose model the client may have: of a round of its own, or of the one before its present.
+
+        Where only some members of a cluster take part in a round, others start the next one from its model. Models of
+        earlier rounds are for their members.
+        """
+        run, round_ = self._runs.get(place.run), self._rounds.get(place)
+        if run.release_to_aggregator:
+            raise refused("not-released", f"models of run {run.run} come from its aggregator")
+        if self._number(run, who) not in round_.weights:
+            latest = self._rounds.latest(place.run, place.cluster)
+            self._member(run, latest if latest.number == place.number + 1 else round_, who)
+        return run
+
     def _ledger(self, who: Identity) -> DatabaseLedger:
         return DatabaseLedger(self.store, self._root, who)
 
-    def _server(self, run: Run, who: Identity, ledger: DatabaseLedger | None = None) -> KeyServer:
-        key, server = self._key(run.run), ServerRule(**run.server)
-        rule = None if run.release_to_aggregator else server
-        ledger = ledger or DatabaseLedger(self.store, self._root, who, rule=rule)
-        return KeyServer(key, rules=self._rules(run), ledger=ledger, statistics=server.statistics)
+    def _server(self, run: Run, who: Identity, *, number: int = -1) -> KeyServer:
+        rule = ServerRule(**run.server.model_dump())
+        kept = None if run.release_to_aggregator else rule
+        ledger = DatabaseLedger(self.store, self._root, who, number=number, rule=kept)
+        return KeyServer(self._key(run.run), rules=self._rules(run), ledger=ledger, statistics=rule.statistics)
 
     def _rules(self, run: Run) -> ReleaseRules:
         limits = self.policy
@@ -389,33 +359,20 @@ class KeyService:
         return ReleaseRules(run.min_contributors, run.quorum, *weights, fixed_groups=limits.groups == "fixed")
 
     def _key(self, name: str) -> VaultKey:
-        """The run's key; it never changes, so that its file is read once."""
+        """The run's key; it never changes, so its file is read once."""
         if name not in self._keys:
             self._keys[name] = VaultKey(self._vault, self._folder.key(name), constant_time=self.policy.constant_time)
         return self._keys[name]
 
-    def _is_known(self, tag: Tag, round_: Round, who: Identity) -> bool:
-        """Whether it is the tag that was taken; after the release, as far as that is remembered."""
-        ledger = self._ledger(who)
-        known = replace(tag, blinding=None) if ledger.was_released(round_) else tag
-        return ledger.tags(round_).get(tag.client) == known
-
-    def _note_handed(self, what: str, who: Identity, place: RoundAddress) -> None:
-        """The first time always; of the same again so many lines per minute."""
-        skipped = self._handed.passes(f"{who.role} {who.name}", f"{what} {who.role} {who.name} {place}")
+    def _note_fetch(self, what: str, who: Identity, place: RoundAddress) -> None:
+        """Note what was sent to whom: the first time always, after that a limited number of lines per minute."""
+        skipped = self._fetches.passes_first(str(who), f"{what} {who} {place}")
         if skipped is not None:
-            facts = {"event": "handed-out", "what": what, "role": who.role, "name": who.name, **facts_of(place)}
-            self.store.note({**facts, **({"and_more_before": skipped} if skipped else {})})
+            more = {"and_more_before": skipped} if skipped else {}
+            self.store.note("handed-out", who, place, what=what, **more)
 
 
 def _wait_for_tick(start: float) -> None:
-    """Sums that fail are told so 1, 2, 4, 8 … ticks after they came: the time would tell what they decrypt to."""
+    """Wait until 1, 2, 4, 8 … ticks after `start`: the time of a failure would reveal what a sum decrypts to."""
     elapsed = time.perf_counter() - start
     time.sleep(_TICK * 2 ** max(0, math.ceil(math.log2(elapsed / _TICK))) - elapsed)
-
-
-def _checked(read: Callable[[bytes], T], data: bytes) -> T:
-    try:
-        return read(data)
-    except Rejected as error:
-        raise from_rejected(error) from None

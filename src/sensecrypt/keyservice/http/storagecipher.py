@@ -1,8 +1,8 @@
-"""What must not stand in the database in the clear, and the file that holds the key to it.
+"""Encryption of secrets in the database, and the file with the root of its key.
 
-The root is 32 random bytes. Seeds that clients get are derived from it, and so is the key that encrypts orders,
+The root is 32 random bytes. The seeds that clients receive are derived from it, and so is the key that encrypts orders,
 tags and models in the database (AES-256-GCM, each bound to its place). The root's file is encrypted under the
-passphrase just as key files are.
+passphrase, like key files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NONCE_BYTES = 12
 
 
 def create_root(path: Path, passphrase: str) -> bytes:
-    """A new root, written to `path`."""
+    """Draw a new root and write it to `path`."""
     root = secrets.token_bytes(32)
     fields = passphrases.encrypted_at_rest({"format": FORMAT, "version": VERSION}, root, passphrase)
     publicfile.write_fields(path, fields, mode=0o600, force=False)
@@ -40,19 +40,18 @@ def read_root(path: Path, passphrase: str) -> bytes:
 
 
 class StorageCipher:
-    """Encrypts what goes into the database."""
+    """Encrypts values of the database, under a key derived from the root."""
 
     def __init__(self, root: bytes) -> None:
-        """With a key of its own, derived from the root."""
         self._cipher = AESGCM(hmac.digest(root, b"database", "sha256"))
 
     def encrypt(self, data: bytes, *place: str | int) -> bytes:
-        """Ciphertext that opens only at the same place."""
+        """A ciphertext that decrypts only at the same place."""
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, data, _label(place))
 
     def decrypt(self, data: bytes, *place: str | int) -> bytes:
-        """The inverse."""
+        """The plaintext, or an error if the ciphertext is not of this place."""
         try:
             return self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _label(place))
         except (InvalidTag, ValueError):

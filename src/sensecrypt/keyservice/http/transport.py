@@ -1,7 +1,7 @@
-"""Mutual TLS under uvicorn: the peer's certificate reaches the application, and a failed handshake is told.
+"""Mutual TLS under uvicorn: passes the peer's certificate to the application, and reports failed handshakes.
 
-Certificates are optional for the handshake and required by the application: so whoever has none gets an answer that
-says so, and whoever has one of another authority is refused by TLS itself.
+Certificates are optional for the handshake and required by the application: a peer without one gets an answer that says
+so, and a peer with one of another authority is refused by TLS itself.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from sensecrypt.keyservice.http.connections import Connections, Peer
 class CertifiedProtocol(H11Protocol):
     """HTTP/1.1 that puts the verified certificate of its peer, if any, into every request's state.
 
-    It takes its place among the connections once the handshake is done, and ends if a request's header does not
-    arrive in time.
+    It takes its place among the connections when the handshake is done, and closes if a request's header is late.
     """
 
     def __init__(
@@ -36,13 +35,12 @@ class CertifiedProtocol(H11Protocol):
         connections: Connections,
         header_seconds: float,
     ) -> None:
-        """For one connection."""
         super().__init__(config, state, {})
         self._peer, self._connections, self._header_seconds = peer, connections, header_seconds
         self._header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Read the certificate once a connection, and see whether there is a place for its holder."""
+        """Read the certificate, and close the connection if there is no place for its holder."""
         super().connection_made(transport)
         peer = transport.get_extra_info("ssl_object")
         certificate = None if peer is None else peer.getpeercert(binary_form=True)
@@ -54,7 +52,7 @@ class CertifiedProtocol(H11Protocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request: of one whose header is not whole, the time runs from its first byte."""
+        """Pass bytes on; the time for a header runs from its first byte."""
         before = self.cycle
         super().data_received(data)
         if self.cycle is not before:
@@ -63,7 +61,7 @@ class CertifiedProtocol(H11Protocol):
             self._await_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give the place up."""
+        """Give up the place."""
         self._stop_timer()
         self._connections.leave(self._peer)
         super().connection_lost(exc)
@@ -81,30 +79,29 @@ class CertifiedProtocol(H11Protocol):
 
 
 def _holder(certificate: bytes | None) -> str | None:
-    """Whose share a connection is of; a certificate without a role is as good as none."""
+    """The holder of a connection's place; a certificate without a role counts as none."""
     if certificate is None:
         return None
     try:
-        who = identity_of(certificate)
+        return str(identity_of(certificate))
     except Refused:
         return None
-    return f"{who.role} {who.name}"
 
 
 def server_context(
     certificate: Path, key: Path, authority: Path, *, on_failure: Callable[[str], None]
 ) -> ssl.SSLContext:
-    """TLS 1.3 that verifies client certificates against `authority` and tells why a handshake failed.
+    """TLS 1.3 that verifies client certificates against `authority` and reports why a handshake failed.
 
     Args:
         certificate: the server's own.
         key: its key.
-        authority: who issues certificates of clients.
+        authority: issues the certificates of clients.
         on_failure: called with the reason, in the event loop's thread.
     """
 
     class Watched(ssl.SSLObject):
-        """Tells of failures that asyncio keeps to itself: to us, and by TLS's own alert to the peer."""
+        """Reports failures that asyncio does not: to us, and to the peer by TLS's own alert."""
 
         _failure: ssl.SSLError | None = None
 
@@ -118,8 +115,8 @@ def server_context(
             except ssl.SSLError as error:
                 self._failure = error
                 on_failure(str(getattr(error, "verify_message", None) or error.reason))
-                # asyncio would close without sending the alert. Told to wait, it sends it, and then asks once more.
-                raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the alert is to be sent first") from None
+                # asyncio would close without sending the alert. If it must wait, it sends it, and then asks once more.
+                raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the alert must be sent first") from None
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

@@ -1,8 +1,8 @@
-"""The process that holds the secret keys, and does nothing but make keys and decrypt.
+"""The process that holds the secret keys: it generates keys and decrypts.
 
 It has no network and no database: it talks to the service that started it over a socket pair and ends with it. So no
-secret key is ever in the memory of the process that parses requests, decrypting delays no answer, and workers can be
-forked safely, as this process has one thread.
+secret key is ever in the memory of the process that parses requests, decryption delays no answer, and workers can be
+forked safely, because this process has one thread.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from sensecrypt.errors import InvalidInput, SenseCryptError
 from sensecrypt.keyservice.http.processes import forbid_core_dumps
 from sensecrypt.protocol.envelope import parse_any, serialize
 
-_MOST_KEYS = 16  # kept in memory; each is read again when it is needed again
+_MOST_KEYS = 16  # in memory; others are read again when needed
 
 
 class Vault:
-    """Keys by file, released with one passphrase."""
+    """Secret keys by file, all encrypted under one passphrase."""
 
     def __init__(self, passphrase: str) -> None:
-        """Nothing is read yet."""
         self._passphrase = passphrase
         self._keys: dict[str, StorableSecretKey] = {}
 
     def answer(self, request: bytes) -> bytes:
-        """Do what a request says; whatever goes wrong is an answer as well."""
+        """The answer to a request; an error is an answer as well."""
         try:
             fields, arrays = parse_any(request, "request")
             if fields["do"] == "generate":
-                self._generate(fields["path"], fields["profile"])
+                _, secret = generate_keypair(fields["profile"])
+                write_secret(Path(fields["path"]), secret, self._passphrase)
                 return serialize("done", {}, {})
             if fields["do"] == "forget":
                 self._keys.pop(fields["path"], None)
@@ -52,15 +52,11 @@ class Vault:
             values = key.decrypt(arrays["ciphertexts"], count, workers=workers, **options)
             return serialize("done", {}, {"values": values.astype(np.int64)})
         except InvalidInput as error:
-            told = {"argument": error.argument, "problem": error.problem, "fix": error.fix}
-            return serialize("failed", {"error": type(error).__name__, **told}, {})
-        except Exception as error:  # also a SenseCryptError without parts; never its text: it might tell a secret
+            parts = {"argument": error.argument, "problem": error.problem, "fix": error.fix}
+            return serialize("failed", {"error": type(error).__name__, **parts}, {})
+        except Exception as error:  # never its text, which might contain a secret
             kind = type(error).__name__ if isinstance(error, SenseCryptError) else "internal"
             return serialize("failed", {"error": kind, "argument": "", "problem": "", "fix": ""}, {})
-
-    def _generate(self, path: str, profile: str) -> None:
-        _, secret = generate_keypair(profile)
-        write_secret(Path(path), secret, self._passphrase)
 
     def _key(self, path: str) -> StorableSecretKey:
         if path not in self._keys:
@@ -71,22 +67,22 @@ class Vault:
 
 
 def serve(connection: Connection) -> None:
-    """Answer requests until the other side is gone."""
+    """Answer requests until the service closes the connection."""
     vault = Vault(connection.recv_bytes().decode("utf-8", "surrogatepass"))
     while True:
         connection.send_bytes(vault.answer(connection.recv_bytes()))
 
 
 def main(handle: int) -> None:
-    """The process: ends when the service does, even in the middle of a decryption."""
-    forbid_core_dumps()  # again: a new program may be dumped
+    """Run the process: it ends when the service does, even in the middle of a decryption."""
+    forbid_core_dumps()  # again: a new program may leave core files
     parent = os.getppid()
 
     def watch(*_: Any) -> None:
         if os.getppid() != parent:
             os._exit(1)
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service, which shares our terminal, ends us itself
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the service, which shares the terminal, ends this process itself
     signal.signal(signal.SIGALRM, watch)
     signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
     try:

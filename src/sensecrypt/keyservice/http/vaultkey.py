@@ -1,4 +1,4 @@
-"""The service's side of the vault: starts it, asks it, and offers a key that decrypts there."""
+"""The service's side of the vault: starts the process, sends requests, and has a key that decrypts there."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ _GONE = "the process that holds the keys ended; it is started again for the next
 
 
 class VaultProcess:
-    """A vault in a process of its own, one request at a time; started again if it dies."""
+    """A vault in its own process, one request at a time; it is started again if it dies."""
 
     def __init__(self, passphrase: str) -> None:
-        """Start it."""
         self._passphrase = passphrase
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -38,7 +37,7 @@ class VaultProcess:
             self._start()
 
     def ask(self, fields: Mapping[str, str | int], tensors: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-        """The tensors of the answer; what failed there is raised here."""
+        """The tensors of the answer; an error there is raised here."""
         request = serialize("request", fields, tensors)
         with self._lock:
             if self._process is None or self._process.poll() is not None:
@@ -81,24 +80,24 @@ class VaultProcess:
 
 
 class VaultKey:
-    """A decryption key whose secret stays in the vault."""
+    """A decryption key whose secret part stays in the vault."""
 
     def __init__(self, vault: VaultProcess, path: Path, *, constant_time: bool = False) -> None:
-        """The key pair in that file; `constant_time` as `SecretKey.decrypt` has it, where the scheme does."""
+        """The key pair in that file; `constant_time` as in `SecretKey.decrypt`, where the scheme has it."""
         self._vault, self._path, self._public = vault, path, read_public(path)
         self._constant_time = constant_time
 
     @property
     def public(self) -> StorablePublicKey:
-        """The key that goes with it."""
+        """The public part."""
         return self._public
 
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
-        """What the public key does: the secret is not here to help."""
+        """Encrypt with the public key."""
         return self._public.encrypt(ints, workers=workers)
 
     def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:
-        """The first `count` values."""
+        """The first `count` values of the ciphertexts, decrypted in the vault."""
         what: dict[str, str | int] = {"do": "decrypt", "path": str(self._path), "count": count}
         fields = {**what, "workers": workers, "constant_time": int(self._constant_time)}
         values: Ints = self._vault.ask(fields, {"ciphertexts": ciphertexts})["values"]
@@ -106,19 +105,20 @@ class VaultKey:
 
 
 def generate_key(vault: VaultProcess, path: Path, profile: str) -> StorablePublicKey:
-    """A new key pair, written by the vault; its public part."""
+    """Have the vault generate and write a key pair; returns its public part."""
     vault.ask({"do": "generate", "path": str(path), "profile": profile}, {})
     return read_public(path)
 
 
 def destroy_key(vault: VaultProcess, path: Path) -> None:
-    """Leave the public part alone, in the vault's memory too; the old file's bytes are overwritten where it lay.
+    """Remove the secret part from the file and from the vault's memory; the old file's bytes are overwritten in place.
 
-    A copy-on-write file system, a solid-state disk or a backup may keep them all the same: encrypted.
+    A copy-on-write file system, a solid-state disk or a backup may still keep them, encrypted.
     """
     vault.ask({"do": "forget", "path": str(path)}, {})
     for unused in path.parent.glob(f"{path.name}.unused-*"):
-        _overwrite(unused)
+        with unused.open("r+b") as old:
+            _fill(old, unused.stat().st_size)
         unused.unlink()
     fields = publicfile.read_fields(path)
     if fields["format"] == publicfile.PUBLIC_FORMAT:
@@ -129,11 +129,6 @@ def destroy_key(vault: VaultProcess, path: Path) -> None:
         whole = {"format": publicfile.PUBLIC_FORMAT, "version": publicfile.VERSION, **public}
         publicfile.write_fields(path, whole, mode=0o600, force=True)
         _fill(old, size)
-
-
-def _overwrite(path: Path) -> None:
-    with path.open("r+b") as file:
-        _fill(file, path.stat().st_size)
 
 
 def _fill(file: BinaryIO, size: int) -> None:

@@ -23,7 +23,6 @@ from sensecrypt.client.problem import Problem, configured_problem
 from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.attacks.observation import FloatVector, Observation, Unplaced
 from sensecrypt.models import always_encrypt, get_vector
-from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.envelope import parse_any
 from sensecrypt.protocol.messages import Aggregate, Upload
@@ -188,10 +187,7 @@ class _Recording:
         values = self._plain_slots(upload, round_)[plain]
         others = [self._slots_of(other, number)[plain] for other in round_.weights if aggregates and other != client]
         possible = np.ones(self.initial.size, dtype=bool)
-        if (
-            self.config.selection.always_encrypt == "classifier"
-            and get_policy(self.config.selection.policy).heeds_always
-        ):
+        if self.config.selection.always_encrypt == "classifier" and self.config.policy.heeds_always:
             always = always_encrypt(self.problem.build(), self.problem.classes)
             possible = ~always if np.count_nonzero(~plain) >= np.count_nonzero(always) else possible
         step = 2.0 ** -model_format(round_).frac_bits / round_.share(client)

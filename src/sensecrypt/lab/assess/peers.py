@@ -1,4 +1,4 @@
-"""A synthetic client among others: what policies that agree on something, or rank by what all say, need beside it."""
+"""The peers of a synthetic client, whose gradients policies with agreed masks or common rankings need."""
 
 from __future__ import annotations
 
@@ -23,43 +23,44 @@ Gradient = npt.NDArray[np.float32]
 
 
 class Peers:
-    """Four others, drawn once for a client whatever is judged of it; gradients are computed when first asked for.
+    """Four peers, drawn once for a client; their gradients are computed when first needed.
 
     Attributes:
-        client: who is judged.
+        client: the attacked client.
+        seed: of the draw.
     """
 
     def __init__(
         self, client: SyntheticClient, images: npt.NDArray[Any], labels: npt.NDArray[np.int64], *, seed: int
     ) -> None:
-        """Whom to draw from, and the seed that the draw follows from."""
-        self.client = client
-        self._images, self._labels, self._seed = images, labels, seed
+        """Take the samples to draw from and the seed of the draw."""
+        self.client, self.seed = client, seed
+        self._images, self._labels = images, labels
 
     @property
     def own(self) -> Gradient:
-        """The client's."""
+        """The client's gradient."""
         return self.client.at_before.astype(np.float32)
 
     @cached_property
     def alike(self) -> list[Gradient]:
-        """Of peers that hold the client's classes, as clustering gives them."""
+        """Gradients of peers with the client's classes, as in its cluster."""
         return self._gradients(self._draw(np.flatnonzero(self.client.counts), "alike"))
 
     @cached_property
     def others(self) -> list[Gradient]:
-        """Of peers that hold as many classes as the client, each its own."""
-        return self._gradients(self._anybody)
+        """Gradients of peers with as many classes as the client, each with its own."""
+        return self._gradients(self._unlike)
 
     @cached_property
     def jacobian(self) -> FloatVector:
-        """The mean of everybody's map, the client's and the others': FedML-HE's ranking."""
+        """The mean map of the client and the others: FedML-HE's ranking."""
         model = self.client.observation.model()
-        everybody: list[Samples] = [(self.client.inputs, self.client.labels), *self._anybody]
-        return np.asarray(np.mean([jacobian_map(model, *each) for each in everybody], axis=0), dtype=np.float64)
+        everyone: list[Samples] = [(self.client.inputs, self.client.labels), *self._unlike]
+        return np.asarray(np.mean([jacobian_map(model, *each) for each in everyone], axis=0), dtype=np.float64)
 
     @cached_property
-    def _anybody(self) -> list[Samples]:
+    def _unlike(self) -> list[Samples]:
         return self._draw(None, "others")
 
     def _gradients(self, samples: list[Samples]) -> list[Gradient]:
@@ -67,8 +68,8 @@ class Peers:
         return [mean_gradient(model, *each) for each in samples]
 
     def _draw(self, present: IntVector | None, who: str) -> list[Samples]:
-        """As many samples each as the client has; None: of classes drawn for each, as many as the client has."""
-        rng = derive_rng(self._seed, f"peers {who}")
+        """As many samples per peer as the client has, of these classes; None: of as many classes, drawn per peer."""
+        rng = derive_rng(self.seed, f"peers {who}")
         drawn = []
         many = int(np.count_nonzero(self.client.counts))
         for _ in range(PEERS):

@@ -1,7 +1,7 @@
-"""What a policy leaves in sight of a synthetic client: masks made by the policies themselves.
+"""What a policy leaves visible of a synthetic client, with masks that the policies themselves choose.
 
-A client is judged among peers. Those of SenseCrypt hold data alike, as clustering gives it; those of MaskCrypt and
-FedML-HE are everybody, with classes of their own. Where a client decides alone and by a ratio, it has none.
+A client is attacked among peers. Under SenseCrypt they hold similar data, as in its cluster; under MaskCrypt and
+FedML-HE they are all other clients, with their own classes. Policies that decide per client, by a ratio, have no peers.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sensecrypt.models import always_encrypt
 from sensecrypt.policies import get_policy
 from sensecrypt.policies.situation import Situation
 from sensecrypt.protocol.protection import MODEL_FRACTION_BITS
+from sensecrypt.rng import derive_rng
 from sensecrypt.types import BoolVector
 
 Preset = Literal["default", "paper"]
@@ -36,9 +37,9 @@ class Protection:
 
     Attributes:
         policy: its name.
-        preset: `default` (a secret order, sketches) or `paper` (masks of each client's own, Γ in the clear).
-        share: that policies encrypt; of `sensecrypt`, the budget.
-        rest: what is not encrypted is `blinded` or `plain`; None: as the preset says, and plain with policy plaintext.
+        preset: `default` (a secret order, sketches) or `paper` (each client its own mask, Γ in the clear).
+        share: that is encrypted; of `sensecrypt`, the budget.
+        rest: whether the other values are `blinded` or `plain`; None: as in the preset, and plain for plaintext.
     """
 
     policy: str
@@ -48,33 +49,31 @@ class Protection:
 
     @property
     def name(self) -> str:
-        """As tables call it."""
+        """Its name in tables."""
         return f"{self.policy} ({self.preset})" if self.policy == "sensecrypt" else self.policy
 
     @property
     def blinded(self) -> bool:
-        """Whether nobody but the key server can read what is not encrypted, and it only the sum."""
-        told = (
-            {} if self.rest is None else {"rest": self.rest, "key_mode": "dkms"}
-        )  # where clients have the key, nothing is blinded
-        return make_config({"policy": self.policy, "preset": self.preset, **told}).encryption.blinded
+        """Whether values that are not encrypted are blinded, so that only the key server can read their sum."""
+        named = {} if self.rest is None else {"rest": self.rest, "key_mode": "dkms"}  # with shared keys none are
+        return make_config({"policy": self.policy, "preset": self.preset, **named}).encryption.blinded
 
 
 @dataclass(frozen=True, eq=False)
 class Exposure:
-    """What is in sight.
+    """What is visible of a client.
 
     Attributes:
         hidden: what the client encrypts.
-        lonely: what of it nobody else encrypts but one peer, who may collude: subtraction gives it back.
-        blinded: whether the rest is blinded; then nothing is lonely, as the others' values are not known either.
+        under_covered: the part of it that at most one peer also encrypts, who may collude: subtraction recovers it.
+        blinded: whether the rest is blinded; then nothing is under-covered, as the others' values are unknown too.
         secret_order: whether the aggregator does not know which parameter a plain value belongs to.
         clear_sensitivity: whether Γ is uploaded.
         unplaced: where the order is secret, the client's plain values and its peers' in that order.
     """
 
     hidden: BoolVector
-    lonely: BoolVector
+    under_covered: BoolVector
     secret_order: bool
     clear_sensitivity: bool
     blinded: bool = False
@@ -86,20 +85,15 @@ class Exposure:
             nothing = np.ones_like(self.hidden)
             mask = None if self.secret_order and not colluding else self.hidden
             return client.observe(nothing, clear_sensitivity=self.clear_sensitivity, unplaced=self.unplaced, mask=mask)
-        unseen = self.hidden & ~self.lonely if colluding else self.hidden
+        unseen = self.hidden & ~self.under_covered if colluding else self.hidden
         return client.observe(unseen, clear_sensitivity=self.clear_sensitivity)
 
 
-def expose(protection: Protection, peers: Peers, *, rng: np.random.Generator) -> Exposure:
-    """Let the policy choose, for the client and for its peers.
-
-    Args:
-        protection: the policy.
-        peers: the client who is judged, among others.
-        rng: for policies that draw.
-    """
+def expose(protection: Protection, peers: Peers) -> Exposure:
+    """Let the policy choose masks for the client and its peers; return what is visible of the client."""
     policy = get_policy(protection.policy)
     client = peers.client
+    rng = derive_rng(peers.seed, f"protection {protection.name} {protection.share}")  # for policies that draw
     gradients = [peers.own]
     if protection.policy == "sensecrypt":
         gradients += peers.alike
@@ -127,14 +121,14 @@ def expose(protection: Protection, peers: Peers, *, rng: np.random.Generator) ->
         proposals = [policy.propose(situation) for situation in situations]
         agreed = policy.agree(proposals, situations[0].blocks, situations[0].ratio_blocks)
     masks = [policy.choose(replace(situation, agreed=agreed)).mask.to_array() for situation in situations]
-    lonely = np.zeros_like(masks[0])
+    under_covered = np.zeros_like(masks[0])
     if len(masks) > 1 and not protection.blinded:
-        lonely = masks[0] & ~np.logical_or.reduce(masks[2:])  # the first peer may be the one that colludes
+        under_covered = masks[0] & ~np.logical_or.reduce(masks[2:])  # the first peer may be the colluder
     clear = protection.preset == "paper" and protection.policy == "sensecrypt"
     unplaced = None
     if secret and order is not None and not protection.blinded:
         unplaced = _in_slots(client, gradients[1:], masks, order=order, always=always)
-    return Exposure(masks[0], lonely, secret, clear, protection.blinded, unplaced)
+    return Exposure(masks[0], under_covered, secret, clear, protection.blinded, unplaced)
 
 
 def _in_slots(
@@ -147,7 +141,7 @@ def _in_slots(
 ) -> Unplaced:
     """Plain values as uploads carry them: fixed point, all clients with the same weight, in the cluster's order.
 
-    Peers are known by their gradients: after several steps they are somewhere else, and not shown.
+    Only the gradients of peers are known. After several steps their weights are elsewhere, so they are left out.
     """
     weight, form = 1 / len(masks), FixedPoint(MODEL_FRACTION_BITS[32])
     slots = order[~masks[0][order]]
@@ -180,7 +174,7 @@ def _situation(
     always: BoolVector | None,
     rng: np.random.Generator,
 ) -> Situation:
-    """One value a ciphertext: the finest masks there are. A step of size 1 stands for any: MaskCrypt's score is g²."""
+    """The policy's input with one value per ciphertext, the finest masks. Any step size gives MaskCrypt's score g²."""
     before = client.observation.before
     gains: FloatVector = sensitivity(before, gradient).astype(np.float64)
     return Situation(

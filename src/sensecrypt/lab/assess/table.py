@@ -11,11 +11,12 @@ import torch
 from sensecrypt.data import load_dataset
 from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.assess.images import IMAGE_ATTACKS, LARGEST_BATCH, image_rows
-from sensecrypt.lab.assess.labels import NAMES, LabelSetting, check_distribution, label_rows
+from sensecrypt.lab.assess.labels import label_rows
 from sensecrypt.lab.assess.protection import Protection
+from sensecrypt.lab.assess.setting import NAMES, Setting, check_distribution
 from sensecrypt.models import build_model, find_head
 
-LOCAL_BATCH = 32  # samples a local step, where there are several
+LOCAL_BATCH = 32  # samples per local step, where there are several
 
 
 def attack_rows(
@@ -42,18 +43,18 @@ def attack_rows(
         model: a name in the zoo.
         dataset: by name.
         samples: of each client.
-        seeds: clients a row.
+        seeds: clients per row.
         first_seed: of the clients.
         protections: what clients encrypt.
         distributions: `iid`, or numbers of classes.
-        attacks: `labels`, the whole ladder; `all`, the image attacks besides, if the batch is not too large; or names.
+        attacks: `labels`, the whole ladder; `all`, also the image attacks if the batch is small enough; or names.
         steps: local steps; 1 is FedSGD.
         trained: steps that the model was trained before.
         workers: processes.
         effort: steps of image attacks.
         pictures: a PNG of recovered images.
-        on_step: told what is going on and how many clients are done.
-        on_note: told what of `all` is left out, and why.
+        on_step: called with the present step and the number of finished clients.
+        on_note: called with the attacks of `all` that are left out, and why.
     """
     ladder, on_images = _chosen(attacks, samples)
     if "all" in attacks and not on_images and on_note is not None:
@@ -71,38 +72,39 @@ def attack_rows(
     if pictures is not None and not on_images:
         raise InvalidInput("pictures", "are of image attacks", f"add one of {', '.join(IMAGE_ATTACKS)} to the attacks")
     torch.set_num_threads(1)
-    common: dict[str, Any] = {
-        "model": model,
-        "images": data.train_images,
-        "labels": data.train_labels,
-        "classes": data.classes,
-        "samples": samples,
-        "protections": protections,
-    }
+    setting = Setting(
+        model=model,
+        images=data.train_images,
+        labels=data.train_labels,
+        classes=data.classes,
+        samples=samples,
+        protections=protections,
+        adversaries=ladder,
+        steps=steps,
+        minibatch=None if steps == 1 else min(samples, LOCAL_BATCH),
+        trained=trained,
+    )
     rows: list[dict[str, Any]] = []
     if ladder:
-        minibatch = None if steps == 1 else min(samples, LOCAL_BATCH)
-        setting = LabelSetting(**common, adversaries=ladder, steps=steps, minibatch=minibatch, trained=trained)
         rows += label_rows(
             setting, distributions=distributions, seeds=seeds, first_seed=first_seed, workers=workers, on_step=on_step
         )
-    if on_images:
-        for place, kind in enumerate(distributions):
-            rows += image_rows(
-                **common,
-                seeds=seeds,
-                first_seed=first_seed,
-                attacks=on_images,
-                distribution=kind,
-                steps=effort,
-                pictures=pictures if place == 0 else None,
-                on_step=on_step,
-            )
+    for place, kind in enumerate(distributions if on_images else ()):
+        rows += image_rows(
+            setting,
+            seeds=seeds,
+            first_seed=first_seed,
+            attacks=on_images,
+            distribution=kind,
+            steps=effort,
+            pictures=pictures if place == 0 else None,
+            on_step=on_step,
+        )
     return rows
 
 
 def _chosen(attacks: Sequence[str], samples: int) -> tuple[list[str], list[str]]:
-    """Names of the ladder, and of image attacks."""
+    """The chosen adversaries of the ladder, and the chosen image attacks."""
     unknown = set(attacks) - {*NAMES, *IMAGE_ATTACKS, "labels", "all"}
     if unknown or not attacks:
         fix = f"choose labels, all, or some of {', '.join((*NAMES, *IMAGE_ATTACKS))}"
@@ -113,5 +115,5 @@ def _chosen(attacks: Sequence[str], samples: int) -> tuple[list[str], list[str]]
     if everything and samples <= LARGEST_BATCH:
         on_images = list(IMAGE_ATTACKS)
     if ladder and "prior" not in ladder:
-        ladder.insert(0, "prior")  # what does not beat it has learnt nothing
+        ladder.insert(0, "prior")  # an attack that does not beat it has learnt nothing
     return ladder, on_images

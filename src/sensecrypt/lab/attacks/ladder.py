@@ -1,32 +1,35 @@
-"""The adversaries, weakest first: each tells from an `Observation` how many samples of each class a client had.
+"""The adversaries, weakest first: each estimates from an `Observation` how many samples of each class a client had.
 
-name                 sees, and does
+name                 what it sees and does
 prior                nothing: K/C of every class
-zero-fill            the plain part of the last layer, hidden gradients taken for 0; iLRG as published: the paper's
+zero-fill            the plain part of the last layer, hidden gradients set to 0; iLRG as published: the paper's
 zero-fill-direction  the same; where a bias gradient is hidden, the embedding is capped as a whole
-stale-fill           as zero-fill, hidden coordinates taken for the last value that was exposed: MaskCrypt's attacker
-completion           the same, and knows the mask: completes the matrix by what every such gradient obeys
+stale-fill           as zero-fill, hidden coordinates set to the last exposed value: MaskCrypt's attacker
+completion           the same, and the mask: completes the matrix by equations that every such gradient fulfils
 prototype            any plain coordinates, and labelled public data
 sensitivity          Γ in the clear, which some protocols upload for clustering
 mask-only            which positions are hidden, and labelled public data
 value-matching       plain values whose positions are secret, the model they started from, and labelled public data
 
-Neither way of capping is the stronger one everywhere. LeAcc/LnAcc on LeNet-5, MNIST, 30 samples, the 3.1 % with the
+Neither way of capping is always the stronger one. LeAcc/LnAcc on LeNet-5, MNIST, 30 samples, the 3.1 % with the
 highest sensitivity hidden, 30 clients: zero-fill .30/.03 on IID clients and .73/.70 on clients of one class;
 zero-fill-direction .43/.07 and .62/.61.
 
-A colluding client is no adversary of its own but a wider observation. `prior` stands in every table: what does not beat
-it has learnt nothing.
+A colluding client is not a separate adversary but a wider observation. `prior` is in every table: an attack that does
+not beat it has learnt nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
+from sensecrypt.checks import IntVector
+from sensecrypt.errors import NotApplicable
 from sensecrypt.lab.attacks.fills import completion, prior, stale_fill, zero_fill, zero_fill_direction
 from sensecrypt.lab.attacks.maskonly import mask_only
 from sensecrypt.lab.attacks.observation import FloatVector, Observation
 from sensecrypt.lab.attacks.prototype import prototype
+from sensecrypt.lab.attacks.scores import LabelScores, score_labels
 from sensecrypt.lab.attacks.signs import sensitivity
 from sensecrypt.lab.attacks.valuematching import value_matching
 
@@ -43,3 +46,15 @@ ADVERSARIES: dict[str, Adversary] = {
     "mask-only": mask_only,
     "value-matching": value_matching,
 }
+
+
+def attack_labels(
+    observation: Observation, counts: IntVector, names: Iterable[str]
+) -> Iterator[tuple[str, LabelScores]]:
+    """The name and scores of each adversary against the true class counts; one that lacks its inputs is left out."""
+    for name in names:
+        try:
+            raw = ADVERSARIES[name](observation)
+        except NotApplicable:
+            continue
+        yield name, score_labels(raw, counts)

@@ -1,10 +1,9 @@
-"""`sensecrypt bench calibration`: whether a calibrated run tells the time of the real one."""
+"""`sensecrypt bench calibration`: whether a calibrated run predicts the time of the real one."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -12,7 +11,7 @@ import torch
 
 from sensecrypt.client.problem import Problem, own_problem
 from sensecrypt.config import make_config
-from sensecrypt.lab.bench.table import Shown, described
+from sensecrypt.lab.bench.table import Report, Shown, described
 from sensecrypt.models import build_model
 from sensecrypt.records import clients_of, servers_of
 from sensecrypt.runs.folder import RunFolder
@@ -24,29 +23,8 @@ CLIENTS, SAMPLES = 4, 64
 KINDS = ("client encryption", "aggregation", "decryption", "device clock")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One part of a run's time: medians of both modes, in seconds, and calibrated divided by real."""
-
-    part: str
-    real_seconds: float
-    calibrated_seconds: float
-    ratio: float
-
-
-@dataclass(frozen=True)
-class Report:
-    """All parts, and whether models, masks and message sizes were the same every time."""
-
-    repeats: int
-    ciphertexts: int
-    same_models: bool
-    same_bytes: bool
-    rows: list[Row]
-
-
 def run(*, repeats: int, on_step: Callable[[str], None]) -> Report:
-    """Play one round of the MLP, everything encrypted, in both modes in turn; medians."""
+    """Play one round of the MLP, everything encrypted, in both modes alternately; medians and their ratios."""
     problem = _problem()
     times: dict[tuple[str, str], list[float]] = {}
     models, sizes, ciphertexts = set(), set(), 0
@@ -62,24 +40,26 @@ def run(*, repeats: int, on_step: Callable[[str], None]) -> Report:
     rows = []
     for kind in KINDS:
         real, calibrated = (median(times[kind, mode]) for mode in ("real", "calibrated"))
-        rows.append(Row(kind, real, calibrated, calibrated / real))
-    return Report(repeats, ciphertexts, len(models) == 1, len(sizes) == 1, rows)
+        both = {"real_seconds": real, "calibrated_seconds": calibrated, "ratio": calibrated / real}
+        rows.append({"part": kind, **both})
+    same = {"same_models": len(models) == 1, "same_bytes": len(sizes) == 1}
+    return {"repeats": repeats, "ciphertexts": ciphertexts, **same, "rows": rows}
 
 
 def shown(report: Report) -> Iterator[Shown]:
     """The table, and whether models and sizes were the same."""
     yield described(
-        f"One round of the MLP, {report.ciphertexts:,} ciphertexts (medians of {report.repeats}, seconds)",
+        "One round of the MLP, {ciphertexts:,} ciphertexts (medians of {repeats}, seconds)".format(**report),
         [
             ("method", "part"),
             ("real", "real_seconds:.4f"),
             ("calibrated", "calibrated_seconds:.4f"),
             ("ratio", "ratio:.2f"),
         ],
-        report.rows,
+        report["rows"],
     )
     same = {True: "the same", False: "NOT the same"}
-    yield f"Models are {same[report.same_models]} to the byte, message sizes {same[report.same_bytes]}."
+    yield f"Models are {same[report['same_models']]} to the byte, message sizes {same[report['same_bytes']]}."
 
 
 def _problem() -> Problem:

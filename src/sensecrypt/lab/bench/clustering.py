@@ -17,7 +17,7 @@ from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.algo.merging import Matrix
 from sensecrypt.algo.sketching import sketch
 from sensecrypt.lab.bench.measure import in_own_process, median_seconds
-from sensecrypt.lab.bench.table import Shown, described
+from sensecrypt.lab.bench.table import Report, Row, Shown, described
 
 GROUPS, SKETCH_SIZE, NOISE = 6, 256, 0.3
 PLAIN_AP_LIMIT = 2_000
@@ -26,43 +26,8 @@ OURS, K_MEANS, PLAIN_AP = "sensecrypt", "k-means (scikit-learn, true k)", "affin
 
 
 @dataclass(frozen=True)
-class Row:
-    """One method on one number of clients.
-
-    Attributes:
-        clients: how many sketches were clustered.
-        method: ours, or a plain one of scikit-learn.
-        seconds: that clustering took.
-        ratio: these seconds divided by ours on the same sketches.
-        peak_mb: of the process.
-        clusters: how many were found.
-        ari: adjusted Rand index to the true groups; None where the partition has none.
-        why: of our method, how the result came about.
-    """
-
-    clients: int
-    method: str
-    seconds: float
-    ratio: float
-    peak_mb: float
-    clusters: int
-    ari: float | None
-    why: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """The rows, whose data they are of, and what making one sketch costs."""
-
-    data: str
-    sketch_seconds: float
-    sketch_parameters: int
-    rows: list[Row]
-
-
-@dataclass(frozen=True)
 class RealData:
-    """Real sketches to cluster: of a data set that is split over clients."""
+    """A data set, split over clients, whose sketches are clustered."""
 
     dataset: str
     partition: str
@@ -81,10 +46,10 @@ def run(
 
     Args:
         sizes: numbers of clients.
-        repeats: of the sketch, whose median time is told.
+        repeats: of the sketch, for its median time.
         seed: of the sketches and of clustering.
-        on_step: is told what is next.
-        real: what to sketch; None: synthetic groups.
+        on_step: called with a description of each step.
+        real: the data to sketch; None: synthetic groups.
     """
     vector = np.abs(np.random.default_rng(seed).standard_normal(ALEXNET))
     sketching = median_seconds(lambda: sketch(vector, seed=bytes(16)), repeats=repeats)
@@ -94,14 +59,14 @@ def run(
         sketches, truth = groups(clients, seed) if real is None else _real(real, clients, seed)
         rows += _compare(sketches, truth, seed, on_step)
     data = f"{GROUPS} synthetic groups" if real is None else f"{real.dataset}, {real.partition}"
-    return Report(data, sketching, ALEXNET, rows)
+    return {"data": data, "sketch_seconds": sketching, "sketch_parameters": ALEXNET, "rows": rows}
 
 
 def shown(report: Report) -> Iterator[Shown]:
-    """The table, and why our method stopped where it did."""
+    """The table, and how our method came to its result."""
     yield described(
-        f"Clustering sketches of {SKETCH_SIZE} numbers, {report.data} "
-        f"(one sketch of {report.sketch_parameters:,} parameters: {1e3 * report.sketch_seconds:.1f} ms)",
+        "Clustering sketches of {size} numbers, {data} (one sketch of {sketch_parameters:,} parameters: {ms:.1f} "
+        "ms)".format(**report, size=SKETCH_SIZE, ms=1e3 * report["sketch_seconds"]),
         [
             ("clients", "clients:,"),
             ("method", "method"),
@@ -111,13 +76,13 @@ def shown(report: Report) -> Iterator[Shown]:
             ("clusters", "clusters"),
             ("ARI", "ari:.3f"),
         ],
-        report.rows,
+        report["rows"],
     )
-    yield from (f"{row.clients:,} clients: {row.why}" for row in report.rows if row.why)
+    yield from (f"{row['clients']:,} clients: {row['why']}" for row in report["rows"] if row["why"])
 
 
 def groups(clients: int, seed: int) -> tuple[Matrix, checks.IntVector]:
-    """Unit-length sketches of clients in equal groups, each client off its group's centre by `NOISE`."""
+    """Unit-length sketches of clients in equal groups, each client at distance `NOISE` from its group's centre."""
     rng = np.random.default_rng(seed)
     truth = np.arange(clients) % GROUPS
     centres = rng.standard_normal((GROUPS, SKETCH_SIZE))
@@ -141,16 +106,16 @@ def _compare(
         if method == PLAIN_AP and clients > PLAIN_AP_LIMIT:
             continue  # minutes and gigabytes
         if method == K_MEANS and (truth is None or truth.max() == 0):
-            continue  # there is no true k to tell it
+            continue  # there is no true k to give it
         on_step(f"{method}, {clients:,} clients")
         cost = in_own_process(_cluster_once, method, sketches, truth, seed)
         ours = cost.seconds if method == OURS else ours
-        yield Row(clients, method, cost.seconds, cost.seconds / ours, cost.peak_mb, *cost.result)
+        times: Row = {"seconds": cost.seconds, "ratio": cost.seconds / ours, "peak_mb": cost.peak_mb}
+        yield {"clients": clients, "method": method, **times, **cost.result}
 
 
-def _cluster_once(
-    method: str, sketches: Matrix, truth: checks.IntVector | None, seed: int
-) -> tuple[float, tuple[int, float | None, str]]:
+def _cluster_once(method: str, sketches: Matrix, truth: checks.IntVector | None, seed: int) -> tuple[float, Row]:
+    """Seconds and result of one method; the ARI is to the true groups, `why` is our method's account of its result."""
     why, start = "", time.perf_counter()
     if method == OURS:
         found = cluster_clients(sketches, random_state=seed)
@@ -163,4 +128,4 @@ def _cluster_once(
             labels = AffinityPropagation(random_state=seed).fit(sketches).labels_
     seconds = time.perf_counter() - start
     ari = None if truth is None else float(adjusted_rand_score(truth, labels))
-    return seconds, (len(np.unique(labels)), ari, why)
+    return seconds, {"clusters": len(np.unique(labels)), "ari": ari, "why": why}

@@ -1,8 +1,7 @@
 """`sensecrypt bench crypto`: our schemes and the public ones, one core, one run.
 
-Every method does the same three things with as many values as it likes at a time: encrypt, add two sets of
-ciphertexts, decrypt. A repeat takes all methods in turn, so that a slow spell of the machine hits all of them, and
-medians are compared.
+Every method encrypts, adds two sets of ciphertexts and decrypts, with as many values per call as suits it. A repeat
+runs all methods one after the other, so that a slow phase of the machine affects all of them; medians are compared.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from sensecrypt.crypto.paillier.randomizers import RandomizerPool
 from sensecrypt.errors import MissingExtra
 from sensecrypt.files import write_whole
 from sensecrypt.lab.bench.measure import Times
-from sensecrypt.lab.bench.table import Column, Shown, described
+from sensecrypt.lab.bench.table import Column, Report, Row, Shown, described
 from sensecrypt.lab.drawing import colour_of, sheet, style, to_png
 from sensecrypt.profiles import PROFILES
 
 REFERENCE = "python-paillier"
 OPERATIONS = ("encrypt", "add", "decrypt")
-_VARIED: Literal["paillier-2048"] = "paillier-2048"  # the profile whose variants have rows, too
-VALUES = 2**17  # that a call of a lattice scheme of ours handles: about the parameters of AlexNet
+_VARIED: Literal["paillier-2048"] = "paillier-2048"  # the profile whose variants also have rows
+VALUES = 2**17  # per call of our lattice schemes: about the parameters of AlexNet
 Step = Callable[[], object]
 
 
@@ -39,12 +38,12 @@ class Method:
     """One way to encrypt, with its three operations ready to be timed.
 
     Attributes:
-        name: who.
-        values: numbers handled by one call of each operation.
-        ciphertexts: how many ciphertexts these are.
+        name: in the table.
+        values: numbers per call of each operation.
+        ciphertexts: that hold these values.
         bytes_per_value: on the wire.
-        steps: by name of operation; what a variant does not change it leaves out.
-        before: run before each step, untimed.
+        steps: by name of operation; a variant leaves out what it does not change.
+        before: called before each step, untimed.
     """
 
     name: str
@@ -55,44 +54,18 @@ class Method:
     before: Step = lambda: None
 
 
-@dataclass(frozen=True)
-class Row:
-    """One method's medians, in microseconds per value, and how many times slower python-paillier is."""
-
-    name: str
-    values_per_ciphertext: float
-    bytes_per_value: float
-    encrypt_us_per_ciphertext: float | None
-    encrypt_us: float | None
-    add_us: float | None
-    decrypt_us: float | None
-    encrypt_ratio_per_ciphertext: float | None
-    encrypt_ratio: float | None
-    add_ratio: float | None
-    decrypt_ratio: float | None
-
-
-@dataclass(frozen=True)
-class Report:
-    """All rows, and how they were made."""
-
-    repeats: int
-    cores: int
-    rows: list[Row]
-
-
 def run(*, repeats: int, rows: int, seed: int, on_step: Callable[[str], None]) -> Report:
-    """Time everybody.
+    """Time all methods.
 
     Args:
-        repeats: medians of.
-        rows: ciphertexts a call of our Paillier handles; lattice schemes take `VALUES` values.
+        repeats: per median.
+        rows: ciphertexts per call of our Paillier; lattice schemes take `VALUES` values.
         seed: of the plaintexts.
-        on_step: told what is going on.
+        on_step: called with a description of each step.
     """
     checks.whole("rows", rows, low=1)
     rng = np.random.default_rng(seed)
-    on_step("making keys and tables")
+    on_step("generating keys and tables")
     methods = [*_peers(rng), *_ours(rng, rows)]
     times = {method.name: Times() for method in methods}
     for repeat in range(repeats):
@@ -101,13 +74,13 @@ def run(*, repeats: int, rows: int, seed: int, on_step: Callable[[str], None]) -
             for operation, step in method.steps.items():
                 method.before()
                 if operation == "add":
-                    step()  # quick: caches must be warm for everybody
+                    step()  # quick: caches must be warm for all methods
                 times[method.name].of(operation, step)
     us = {
         each.name: {step: 1e6 * seconds / each.values for step, seconds in times[each.name].medians.items()}
         for each in methods
     }
-    return Report(repeats, 1, [_row(each, us[each.name], us[REFERENCE]) for each in methods])
+    return {"repeats": repeats, "cores": 1, "rows": [_row(each, us[each.name], us[REFERENCE]) for each in methods]}
 
 
 def shown(report: Report) -> Iterator[Shown]:
@@ -119,25 +92,25 @@ def shown(report: Report) -> Iterator[Shown]:
             ("ratio", partial(_digits, key.format("ratio"), 1)),
         ]
     yield described(
-        f"µs per value on one core; ratio: how many times as long {REFERENCE} takes (medians of {report.repeats})",
+        f"µs per value on one core; ratio: how many times as long {REFERENCE} takes (medians of {report['repeats']})",
         columns,
-        report.rows,
+        report["rows"],
     )
 
 
 def _digits(key: str, digits: int, row: Row) -> str:
     """A figure, from 10 on without decimals."""
-    value = getattr(row, key)
+    value = row[key]
     return "" if value is None else f"{value:,.{digits if value < 10 else 0}f}"
 
 
 def plot(report: Report, path: Path) -> None:
     """Bars of the time per value, a panel per operation, logarithmic."""
     with style("--plot"):
-        size = (14, 0.4 * len(report.rows) + 1.6)
-        figure, panels = sheet(f"One core, medians of {report.repeats}", panels=3, size=size, share=True)
+        size = (14, 0.4 * len(report["rows"]) + 1.6)
+        figure, panels = sheet(f"One core, medians of {report['repeats']}", panels=3, size=size, share=True)
         for axes, operation in zip(panels, OPERATIONS, strict=True):
-            timed = [(row.name, getattr(row, f"{operation}_us")) for row in reversed(report.rows)]
+            timed = [(row["name"], row[f"{operation}_us"]) for row in reversed(report["rows"])]
             axes.barh([name for name, _ in timed], [time or 0 for _, time in timed], color=colour_of(0))
             axes.set(xscale="log", title=operation, xlabel="µs per value")
         image = to_png(figure)
@@ -145,22 +118,15 @@ def plot(report: Report, path: Path) -> None:
 
 
 def _row(method: Method, us: dict[str, float], reference: dict[str, float]) -> Row:
-    ratio = {operation: reference[operation] / each for operation, each in us.items()}
+    """Microseconds per value, and how many times as long python-paillier takes; None for what was not timed."""
     packed = method.values / method.ciphertexts
-    encrypts = "encrypt" in us
-    return Row(
-        name=method.name,
-        values_per_ciphertext=packed,
-        bytes_per_value=method.bytes_per_value,
-        encrypt_us_per_ciphertext=us["encrypt"] * packed if encrypts else None,
-        encrypt_us=us.get("encrypt"),
-        add_us=us.get("add"),
-        decrypt_us=us.get("decrypt"),
-        encrypt_ratio_per_ciphertext=ratio["encrypt"] / packed if encrypts else None,
-        encrypt_ratio=ratio.get("encrypt"),
-        add_ratio=ratio.get("add"),
-        decrypt_ratio=ratio.get("decrypt"),
-    )
+    row: Row = {"name": method.name, "values_per_ciphertext": packed, "bytes_per_value": method.bytes_per_value}
+    for operation in OPERATIONS:
+        timed = us.get(operation)
+        row |= {f"{operation}_us": timed, f"{operation}_ratio": timed and reference[operation] / timed}
+    row["encrypt_us_per_ciphertext"] = row["encrypt_us"] and row["encrypt_us"] * packed
+    row["encrypt_ratio_per_ciphertext"] = row["encrypt_ratio"] and row["encrypt_ratio"] / packed
+    return row
 
 
 def _peer(module: str) -> Any:
@@ -175,7 +141,7 @@ def _peers(rng: np.random.Generator) -> list[Method]:
 
 
 def python_paillier(rng: np.random.Generator) -> Method:
-    """The stock implementation, one value a ciphertext."""
+    """The stock implementation, one value per ciphertext."""
     public, secret = _peer("phe").generate_paillier_keypair(n_length=2048)
     values = rng.integers(-(2**30), 2**30, 20).tolist()
     encrypted = [public.encrypt(value) for value in values]
@@ -239,7 +205,7 @@ def _ours(rng: np.random.Generator, rows: int) -> list[Method]:
         public, secret = generate_keypair(profile)
         count = rows if profile.slots < 1000 else max(1, VALUES // profile.slots)
         values = rng.integers(-(2**14), 2**14, profile.slots * count)
-        encrypted = public.encrypt(values)  # builds the table, too
+        encrypted = public.encrypt(values)  # also builds the table
         running = public.accumulator(count)
         steps: dict[str, Step] = {
             "encrypt": partial(public.encrypt, values),

@@ -1,4 +1,4 @@
-"""`sensecrypt bench dkms`: what the key service adds to the bare decryption, and how it bears a crowd."""
+"""`sensecrypt bench dkms`: what the key service adds to the bare decryption, and how it serves many clients at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sensecrypt.keyservice.http.client import DkmsClient
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.pki import create_authority, issue
 from sensecrypt.lab.bench.measure import Times, peak_mb
-from sensecrypt.lab.bench.table import Shown, Table
+from sensecrypt.lab.bench.table import Report, Shown, Table
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.messages import Aggregate, Tag, Upload
@@ -33,49 +33,12 @@ from sensecrypt.protocol.tags import TagOffset, mac_tag
 from sensecrypt.types import Mask
 
 PROFILE, RUN = "paillier-2048", "bench"
-_QUORUM = 0.001  # three clients contribute, and hundreds fetch what comes of it
-
-
-@dataclass(frozen=True)
-class Report:
-    """Medians, in seconds, of a model that is encrypted whole; and of clients that fetch it at once.
-
-    Attributes:
-        parameters: of the model.
-        ciphertexts: that they take.
-        workers: processes that decrypt, on both sides.
-        service_seconds: from the aggregator's request to the acknowledgement.
-        bare_seconds: of the same decryption called directly.
-        clients: that fetch the model at once, each over a new connection of its own.
-        fetch_p50_seconds: what half of them wait at most.
-        fetch_p99_seconds: what 99 of 100 wait at most.
-        fetch_bytes: of a model.
-        tag_p50_seconds: what half of the clients wait at most for a seed and for their tag to be taken, all at once.
-        tag_p99_seconds: what 99 of 100 wait at most.
-        memory_megabytes: of the service's process, at its highest.
-        ratio: service against bare calls.
-        repeats: that medians are of.
-    """
-
-    parameters: int
-    ciphertexts: int
-    workers: int
-    service_seconds: float
-    bare_seconds: float
-    clients: int
-    fetch_p50_seconds: float
-    fetch_p99_seconds: float
-    fetch_bytes: int
-    tag_p50_seconds: float
-    tag_p99_seconds: float
-    memory_megabytes: float
-    ratio: float
-    repeats: int
+_QUORUM = 0.001  # three clients contribute, and hundreds fetch the result
 
 
 @dataclass(frozen=True)
 class _Running:
-    """A service of its own for the measurement."""
+    """A service that runs for the measurement only."""
 
     url: str
     process: int
@@ -93,7 +56,12 @@ class _Running:
 def run(
     *, parameters: int, clients: int, workers: int, repeats: int, seed: int, on_step: Callable[[str], None]
 ) -> Report:
-    """Both sides in turn, on the same processors; then the crowd."""
+    """Both sides alternately, on the same processors; then all clients at once. Medians, in seconds.
+
+    The service's seconds are from the aggregator's request to the acknowledgement, of a model that is encrypted whole.
+    Then all clients fetch the model over new connections, and all fetch a seed and send a tag: half (99 %) of them wait
+    at most the seconds of `p50` (`p99`).
+    """
     on_step("starting a service")
     with tempfile.TemporaryDirectory() as folder, _service(Path(folder), workers) as running:
         names = {client: f"client-{client}" for client in range(clients)}
@@ -111,57 +79,56 @@ def run(
             round_ = rounds.start(repeat)
             message = rounds.aggregate.to_bytes(round_)
             with running.identity("aggregator", "aggregator") as aggregator:
-                aggregator.about()  # the connection stands
+                aggregator.about()  # opens the connection
                 taken.of("service", partial(aggregator.release, message, round_))
             taken.of("bare", partial(secret.decrypt, rounds.aggregate.ciphertexts, parameters, workers=workers))
         on_step(f"{clients} clients at once")
-        waited, sizes = _crowd(running, clients, lambda _, identity: _model_bytes(identity, round_))
+        waited, sizes = _at_once(running, clients, lambda _, identity: _model_bytes(identity, round_))
         tagging = rounds.register(repeats + 1)
-        tagged, _ = _crowd(running, clients, lambda number, identity: _tag(identity, tagging, number))
+        tagged, _ = _at_once(running, clients, lambda number, identity: _tag(identity, tagging, number))
         service, bare = (times.medians[name] for name in ("service", "bare"))
         fetched, tags = (np.percentile(each, [50, 99]).tolist() for each in (waited, tagged))
-        return Report(
-            parameters=parameters,
-            ciphertexts=rounds.aggregate.mask.blocks,
-            workers=workers,
-            service_seconds=service,
-            bare_seconds=bare,
-            clients=clients,
-            fetch_p50_seconds=fetched[0],
-            fetch_p99_seconds=fetched[1],
-            fetch_bytes=sizes[0],
-            tag_p50_seconds=tags[0],
-            tag_p99_seconds=tags[1],
-            memory_megabytes=peak_mb(running.process),
-            ratio=service / bare,
-            repeats=repeats,
-        )
+        return {
+            "parameters": parameters,
+            "ciphertexts": rounds.aggregate.mask.blocks,
+            "workers": workers,
+            "service_seconds": service,
+            "bare_seconds": bare,
+            "clients": clients,
+            "fetch_p50_seconds": fetched[0],
+            "fetch_p99_seconds": fetched[1],
+            "fetch_bytes": sizes[0],
+            "tag_p50_seconds": tags[0],
+            "tag_p99_seconds": tags[1],
+            "memory_megabytes": peak_mb(running.process),
+            "ratio": service / bare,
+            "repeats": repeats,
+        }
 
 
 def shown(report: Report) -> Iterator[Shown]:
-    """The table, and what the crowd waited for."""
-    lines = (
-        ("bare calls", f"{report.bare_seconds:.3f}", ""),
-        ("through the service, verified", f"{report.service_seconds:.3f}", f"{report.ratio:.2f}"),
-    )
+    """The table, and how long clients waited."""
     yield Table(
-        f"Decrypting a sum of {report.parameters:,} parameters in {report.ciphertexts:,} ciphertexts, {report.workers} "
-        f"process(es) (medians of {report.repeats}, seconds)",
+        "Decrypting a sum of {parameters:,} parameters in {ciphertexts:,} ciphertexts, {workers} process(es) (medians "
+        "of {repeats}, seconds)".format(**report),
         ("method", "seconds", "ratio"),
-        lines,
+        (
+            ("bare calls", f"{report['bare_seconds']:.3f}", ""),
+            ("through the service, verified", f"{report['service_seconds']:.3f}", f"{report['ratio']:.2f}"),
+        ),
     )
     yield (
-        f"{report.clients} clients fetch {report.fetch_bytes / 1e6:.2f} MB each at once, over new connections: half "
-        f"within {report.fetch_p50_seconds:.2f} s, 99 % within {report.fetch_p99_seconds:.2f} s."
-    )
+        "{clients} clients fetch {megabytes:.2f} MB each at once, over new connections: half within "
+        "{fetch_p50_seconds:.2f} s, 99 % within {fetch_p99_seconds:.2f} s."
+    ).format(**report, megabytes=report["fetch_bytes"] / 1e6)
     yield (
-        f"They fetch a seed and hand in a tag: half within {report.tag_p50_seconds:.2f} s, 99 % within "
-        f"{report.tag_p99_seconds:.2f} s. The service's process took {report.memory_megabytes:,.0f} MB at most."
-    )
+        "They fetch a seed and send a tag: half within {tag_p50_seconds:.2f} s, 99 % within {tag_p99_seconds:.2f} s. "
+        "The service's process took {memory_megabytes:,.0f} MB at most."
+    ).format(**report)
 
 
 class _Rounds:
-    """Rounds of one sum: its ciphertexts are made once, tags anew for each."""
+    """Rounds of one sum: its ciphertexts are computed once, tags anew for each."""
 
     def __init__(self, running: _Running, parameters: int, clients: int, seed: int) -> None:
         self._running, self._size = running, parameters
@@ -178,7 +145,7 @@ class _Rounds:
         self.aggregate: Aggregate = total.close()
 
     def start(self, number: int) -> Round:
-        """A registered round that has its tags."""
+        """A registered round whose tags have been sent."""
         round_ = self.register(number)
         for client, values in self._values.items():
             with self._running.identity("client", f"client-{client}") as identity:
@@ -198,8 +165,8 @@ class _Rounds:
         return Round(RUN, number, 0, "model", self._size, get_profile(PROFILE), self._weights)
 
 
-def _crowd(running: _Running, clients: int, ask: Callable[[int, DkmsClient], int]) -> tuple[list[float], list[int]]:
-    """Seconds that each client waits for what it asks, from the common start over a new connection; and the answers."""
+def _at_once(running: _Running, clients: int, ask: Callable[[int, DkmsClient], int]) -> tuple[list[float], list[int]]:
+    """Seconds that each client waits for its answer, from the common start over a new connection; and the answers."""
     waited, gate = [0.0] * clients, threading.Barrier(clients)
     answers: list[int] = []
 
@@ -210,8 +177,8 @@ def _crowd(running: _Running, clients: int, ask: Callable[[int, DkmsClient], int
             answers.append(ask(number, identity))
             waited[number] = time.perf_counter() - start
 
-    parties = [running.identity("client", f"client-{number}") for number in range(clients)]
-    threads = [threading.Thread(target=fetch, args=each) for each in enumerate(parties)]
+    identities = [running.identity("client", f"client-{number}") for number in range(clients)]
+    threads = [threading.Thread(target=fetch, args=each) for each in enumerate(identities)]
     for thread in threads:
         thread.start()
     for thread in threads:

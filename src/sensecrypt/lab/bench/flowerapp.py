@@ -1,4 +1,4 @@
-"""The app that `bench flower` plays: a perceptron on digits, with and without the lines that protect it."""
+"""The app that `bench flower` plays: a perceptron on digits, whose rounds are plain and protected in turn."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch
-from flwr import clientapp
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Strategy
 from sklearn.datasets import load_digits
 from torch import nn
 
-from sensecrypt import flower
+from sensecrypt.flower import SenseCrypt, sensecrypt_mod
+from sensecrypt.flower.instructions import RECORD
 
+PLAIN = "plain"
 _RATE = 0.1
 
 
@@ -28,11 +31,17 @@ def network(seed: int = 0) -> nn.Module:
     return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 
-def client_app(*, protected: bool) -> clientapp.ClientApp:
-    """Trains on every n-th digit."""
-    app = flower.ClientApp() if protected else clientapp.ClientApp()
+def _where_asked(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    """The mod in protected rounds, nothing in plain ones."""
+    asked = RECORD in message.content.config_records
+    return sensecrypt_mod(message, context, call_next) if asked else call_next(message, context)
 
-    @app.train()
+
+def client_app() -> ClientApp:
+    """Trains on every n-th digit."""
+    app = ClientApp()
+
+    @app.train(mods=[_where_asked])
     def train(message: Message, context: Context) -> Message:
         torch.set_num_threads(1)
         net = network()
@@ -51,7 +60,7 @@ def client_app(*, protected: bool) -> clientapp.ClientApp:
     return app
 
 
-def server_app(*, protected: bool) -> ServerApp:
+def server_app() -> ServerApp:
     """Federated averaging over a sample of the clients; its times and bytes go to a file."""
     app = ServerApp()
 
@@ -59,35 +68,62 @@ def server_app(*, protected: bool) -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         random.seed(0)
         config = context.run_config
-        least = int(config["clients-per-round"])
-        strategy: Strategy = FedAvg(fraction_train=0.0001, fraction_evaluate=0.0, min_train_nodes=least)
-        if protected:
-            strategy = flower.SenseCrypt(strategy, key_service="in-process", profile=str(config["profile"]))
-        sizes = _counted(strategy)
+        methods = str(config["methods"]).split(",")
+        strategy = _Alternating([_strategy(method, int(config["clients-per-round"])) for method in methods])
         times: list[float] = []
 
         def evaluate(_number: int, _arrays: ArrayRecord) -> None:
             times.append(time.monotonic())
 
-        rounds = int(config["num-server-rounds"])
+        rounds = int(config["num-server-rounds"]) * len(methods)
         initial = ArrayRecord(network().state_dict())
         strategy.start(grid=grid, initial_arrays=initial, num_rounds=rounds, evaluate_fn=evaluate)
-        told = {"seconds": [b - a for a, b in itertools.pairwise(times)], "bytes": sizes}
-        Path(str(config["out"])).write_text(json.dumps(told), encoding="utf-8")
+        measured = {"seconds": [b - a for a, b in itertools.pairwise(times)], "bytes": strategy.sizes}
+        Path(str(config["out"])).write_text(json.dumps(measured), encoding="utf-8")
 
     return app
 
 
-def _counted(strategy: Strategy) -> list[int]:
-    """How many bytes all replies of a round have, in a list that grows with the rounds."""
-    sizes: list[int] = []
-    aggregate = strategy.aggregate_train
+def _strategy(method: str, per_round: int) -> Strategy:
+    inner = FedAvg(fraction_train=0.0001, fraction_evaluate=0.0, min_train_nodes=per_round)
+    return inner if method == PLAIN else SenseCrypt(inner, key_service="in-process", profile=method)
 
-    def counted(number: int, replies: Iterable[Message]) -> tuple[ArrayRecord | None, MetricRecord | None]:
+
+class _Alternating(Strategy):
+    """One strategy's round after another's, so that all of them meet the same load of the machine."""
+
+    def __init__(self, strategies: list[Strategy]) -> None:
+        self._strategies = strategies
+        self.sizes: list[int] = []
+
+    def _turn(self, number: int) -> tuple[Strategy, int]:
+        """The strategy of a round, and the round's number for that strategy."""
+        turn, index = divmod(number - 1, len(self._strategies))
+        return self._strategies[index], turn + 1
+
+    def summary(self) -> None:
+        for strategy in self._strategies:
+            strategy.summary()
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        strategy, number = self._turn(server_round)
+        return strategy.configure_train(number, arrays, config, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        strategy, number = self._turn(server_round)
         received = list(replies)
         good = [reply.content for reply in received if not reply.has_error()]
-        sizes.append(sum(record.count_bytes() for content in good for record in content.values()))
-        return aggregate(number, received)
+        self.sizes.append(sum(record.count_bytes() for content in good for record in content.values()))
+        return strategy.aggregate_train(number, received)
 
-    strategy.aggregate_train = counted  # type: ignore[method-assign, assignment]
-    return sizes
+    def configure_evaluate(self, *_: object) -> Iterable[Message]:
+        """Nothing: rounds are for training only."""
+        return []
+
+    def aggregate_evaluate(self, *_: object) -> MetricRecord | None:
+        """Nothing."""
+        return None

@@ -1,43 +1,24 @@
-"""What fixed groups cost: how many rounds are released, and how many updates are in them, when clients drop out."""
+"""What fixed groups cost when clients drop out: how many rounds are released, and how many updates they contain."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from sensecrypt.errors import Rejected
-from sensecrypt.lab.bench.table import Shown, described
+from sensecrypt.lab.bench.table import Row, Shown, described
 from sensecrypt.protocol.releaserules import ReleaseRules, check_groups, make_groups
 from sensecrypt.rng import derive_rng
 
 LEAST, QUORUM, ROUNDS = 3, 0.5, 100
 
 
-@dataclass(frozen=True)
-class Row:
-    """One way of adding up.
-
-    Attributes:
-        clients: of the cluster.
-        dropout: the chance of each client, in each round, not to arrive.
-        way: `any` clients; `fixed`: the rule, whoever arrives being added; `whole`: the rule, whole groups being added.
-        released: share of the rounds whose sum is released.
-        used: share of all clients' updates that are in a released sum.
-        runs: that these are means over.
-    """
-
-    clients: int
-    dropout: float
-    way: str
-    released: float
-    used: float
-    runs: int
-
-
 def run(*, runs: int, seed: int, on_step: Callable[[str], object]) -> list[Row]:
-    """All rows, each over as many runs of 100 rounds with one attempt each."""
+    """Means over runs of 100 rounds with one attempt each: the share of rounds released, and of updates used.
+
+    Sums are of `any` clients; or by the rule, of the clients that arrive (`fixed`) or of whole groups (`whole`).
+    """
     rows = []
     for clients in (10, 100):
         for dropout in (0.01, 0.05, 0.1):
@@ -45,14 +26,16 @@ def run(*, runs: int, seed: int, on_step: Callable[[str], object]) -> list[Row]:
             for way in ("any", "fixed", "whole"):
                 shares = [play(way, clients, dropout, rng=derive_rng(seed, "groups", run)) for run in range(runs)]
                 released, used = np.mean(shares, axis=0).tolist()
-                rows.append(Row(clients, dropout, way, released, used, runs))
+                means = {"released": released, "used": used, "runs": runs}
+                rows.append({"clients": clients, "dropout": dropout, "way": way, **means})
     return rows
 
 
 def shown(rows: Sequence[Row]) -> Iterator[Shown]:
     """The table."""
     yield described(
-        f"{ROUNDS} rounds, one attempt each, min_contributors {LEAST}, quorum {QUORUM} (means of {rows[0].runs} runs)",
+        f"{ROUNDS} rounds, one attempt each, min_contributors {LEAST}, quorum {QUORUM} "
+        f"(means of {rows[0]['runs']} runs)",
         [
             ("clients", "clients"),
             ("drop out", "dropout:.0%"),
@@ -65,7 +48,7 @@ def shown(rows: Sequence[Row]) -> Iterator[Shown]:
 
 
 def play(way: str, clients: int, dropout: float, *, rng: np.random.Generator) -> tuple[float, float]:
-    """One run: the shares of its rounds that are released, and of its updates that are used."""
+    """One run: the share of its rounds that are released, and of its updates that are used."""
     weights, rules = dict.fromkeys(range(clients), 1 / clients), ReleaseRules(LEAST, QUORUM)
     sums: dict[frozenset[int], dict[int, float]] = {}  # the same clients again add nothing to check
     released = used = 0

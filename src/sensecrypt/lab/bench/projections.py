@@ -1,19 +1,18 @@
 """`sensecrypt bench projections`: what a bound on each client's norm by random projections would cost; it is not built.
 
-A challenge r of one sign per block is drawn after all uploads are in. The aggregator forms Σ_b r_b·C_b of one client's
-ciphertexts: one ciphertext, whose slots hold one projection each of the values at that slot of every block. The sum of
-their squares estimates the squared norm of the update, without a bias. What is blinded is combined in the same way,
-and the key server subtracts the same combination of the blinding values.
+A challenge r of one sign per block is drawn after all uploads have arrived. The aggregator forms Σ_b r_b·C_b of one
+client's ciphertexts: one ciphertext, whose slots each hold a projection of the values at that slot of every block. The
+sum of their squares is an unbiased estimate of the squared norm of the update. Blinded values are combined in the same
+way, and the key server subtracts the same combination of the blinding values.
 
-Not built, because the key server would learn as many linear combinations of one client's update as a ciphertext has
-slots. With them it could confirm guesses, which blinded tags prevent; only a computation of two parties hides them.
-And the aggregator would keep uploads until the challenge is drawn, unless clients commit to them at the key server.
+It is not built because the key server would learn as many linear combinations of one client's update as a ciphertext
+has slots. With them it could confirm guesses, which blinded tags prevent; only two-party computation hides them. And
+the aggregator would keep uploads until the challenge is drawn, unless clients commit to them at the key server.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -25,7 +24,7 @@ from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.crypto.paillier.public import PublicKey
 from sensecrypt.crypto.scheme import Ciphertexts, Ints
 from sensecrypt.lab.bench.measure import Times
-from sensecrypt.lab.bench.table import Shown, described, milliseconds
+from sensecrypt.lab.bench.table import Report, Row, Shown, described, milliseconds
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.messages import Tag, Upload
@@ -42,52 +41,19 @@ _MEMBERS = 8
 Signs = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One way to send an update, and one number of challenges.
-
-    Attributes:
-        way: `encrypted` whole, or `blinded` whole.
-        challenges: drawn per client.
-        add_seconds: of the aggregator, to add one upload to the sum: what it does anyhow.
-        project_seconds: of the aggregator, per client.
-        server_seconds: of the key server, per client.
-        extra_bytes: from aggregator to key server, per client.
-        kept_bytes: of one client's upload, which the aggregator keeps until the challenge is drawn.
-        projections: linear combinations of one client's update that the key server learns.
-        error: root mean square of the relative error of the norm.
-    """
-
-    way: str
-    challenges: int
-    add_seconds: float
-    project_seconds: float
-    server_seconds: float
-    extra_bytes: int
-    kept_bytes: int
-    projections: int
-    error: float
-
-
-@dataclass(frozen=True)
-class Report:
-    """All ways and numbers of challenges, for one model."""
-
-    model: str
-    parameters: int
-    repeats: int
-    rows: list[Row]
-
-
 def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
     """One client's upload, projected; medians. The update is the difference of two initial models, uneven as they are.
 
+    Seconds and bytes are per client. `kept_bytes` is the upload that the aggregator keeps until the challenge is drawn;
+    `projections` is the number of linear combinations that the key server learns; `error` is the root mean square of
+    the relative error of the norm.
+
     Args:
         model: a name in the zoo.
-        challenges: how many are drawn per client, one table row each.
+        challenges: drawn per client; one table row per number.
         repeats: how often each step is timed.
         seed: of the update and of the challenges, which a service would draw from the operating system.
-        on_step: told what is measured.
+        on_step: called with a description of each step.
     """
     update = (get_vector(build_model(model, seed=seed)) - get_vector(build_model(model, seed=seed + 1))) / 10
     rng, (public, secret) = np.random.default_rng(seed), generate_keypair(PROFILE)
@@ -113,8 +79,8 @@ def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_
                 signs = rng.choice(np.array([-1, 1]), size=(many, round_.blocks))
                 if way == ENCRYPTED:
                     sums = times.of("project", partial(combine_ciphertexts, public, upload.ciphertexts, signs))
-                    opened = times.of("server", partial(secret.decrypt, sums, many * round_.block))
-                    found = opened.reshape(many, -1)
+                    decrypted = times.of("server", partial(secret.decrypt, sums, many * round_.block))
+                    found = decrypted.reshape(many, -1)
                 else:
                     sent = times.of("project", partial(combine_values, upload.plain, signs, round_))
                     hidden = times.of("server", partial(_blinding_values, blinding, signs, round_))
@@ -124,32 +90,32 @@ def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_
             extra = many * (
                 public.profile.ciphertext_bytes if way == ENCRYPTED else round_.block * public.profile.slot_bits // 8
             )
-            middle = times.medians
+            timed: Row = {f"{step}_seconds": times.medians[step] for step in ("add", "project", "server")}
+            timed |= {"extra_bytes": extra, "kept_bytes": len(protected.upload), "projections": many * round_.block}
             error = norm_error(values, many, round_, rng=rng)
-            timed = (middle["add"], middle["project"], middle["server"])
-            rows.append(Row(way, many, *timed, extra, len(protected.upload), many * round_.block, error))
-    return Report(model, update.size, repeats, rows)
+            rows.append({"way": way, "challenges": many, **timed, "error": error})
+    return {"model": model, "parameters": update.size, "repeats": repeats, "rows": rows}
 
 
 def shown(report: Report) -> Iterator[Shown]:
     """The table, and what the key server would learn."""
     yield described(
-        f"{report.model}, {report.parameters:,} parameters, per client, one core; ratio: to adding the upload once "
-        f"(medians of {report.repeats})",
+        "{model}, {parameters:,} parameters, per client, one core; ratio: to adding the upload once (medians of "
+        "{repeats})".format(**report),
         [
             ("upload", "way"),
             ("challenges", "challenges"),
             ("add, ms", milliseconds("add_seconds")),
             ("project, ms", milliseconds("project_seconds")),
-            ("ratio", lambda row: f"{row.project_seconds / row.add_seconds:.2f}"),
+            ("ratio", lambda row: f"{row['project_seconds'] / row['add_seconds']:.2f}"),
             ("key server, ms", milliseconds("server_seconds")),
             ("bytes more", "extra_bytes:,"),
             ("kept", "kept_bytes:,"),
             ("error", "error:.1%"),
         ],
-        report.rows,
+        report["rows"],
     )
-    most = max(row.projections for row in report.rows)
+    most = max(row["projections"] for row in report["rows"])
     yield (
         f"The key server would learn up to {most:,} linear combinations of each client's update, and the aggregator "
         "keep every upload until the challenge is drawn."
@@ -157,7 +123,7 @@ def shown(report: Report) -> Iterator[Shown]:
 
 
 def combine_ciphertexts(public: PublicKey, ciphertexts: Ciphertexts, signs: Signs) -> Ciphertexts:
-    """Per row of signs, the ciphertext of Σ_b r_b·v_b, slot by slot: a product per block, and one inverse."""
+    """Per row of signs, the ciphertext of Σ_b r_b·v_b, slot by slot: one product per block, and one inverse."""
     square, n = public.modulus_squared, public.modulus
     pairs = public.parse("ciphertexts", ciphertexts)
     combined = []
@@ -171,7 +137,7 @@ def combine_ciphertexts(public: PublicKey, ciphertexts: Ciphertexts, signs: Sign
 
 
 def combine_values(values: Ints, signs: Signs, round_: Round) -> Ints:
-    """The same of values: Σ_b r_b·v_b per slot, modulo a slot's width."""
+    """The same for values: Σ_b r_b·v_b per slot, modulo a slot's width."""
     whole = np.zeros(round_.blocks * round_.block, dtype=np.int64)
     whole[: values.size] = values
     return wrap(signs @ whole.reshape(round_.blocks, round_.block), round_)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,7 +15,7 @@ from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.crypto.publicfile import public_fields
 from sensecrypt.lab.bench.aggregation import aggregate_many
 from sensecrypt.lab.bench.measure import Times, in_own_process
-from sensecrypt.lab.bench.table import Shown, described
+from sensecrypt.lab.bench.table import Report, Shown, described
 from sensecrypt.models import build_model, mean_gradient
 from sensecrypt.protocol.aggregator import RoundSum
 from sensecrypt.protocol.keyserver import KeyServer
@@ -28,41 +27,11 @@ PAPER_CLIENTS = 20
 CLIENTS = 3  # with fewer, the key server releases nothing
 
 
-@dataclass(frozen=True)
-class Step:
-    """One step of a round, in seconds: the paper's average, ours, and the bare calls that ours consists of."""
-
-    name: str
-    paper_seconds: float | None
-    seconds: float
-    bare_seconds: float | None
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Peak memory of a process that does nothing but aggregate so many uploads, and its growth while it does."""
-
-    clients: int
-    peak_mb: float
-    grown_mb: float
-
-
-@dataclass(frozen=True)
-class Report:
-    """All steps for a model that is encrypted whole, what the protocol adds to them, and the aggregator's memory."""
-
-    model: str
-    profile: str
-    parameters: int
-    ciphertexts: int
-    overhead: float
-    repeats: int
-    steps: list[Step]
-    memory: list[Memory]
-
-
 def run(*, profile: str, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
-    """AlexNet, everything encrypted with that profile, as few clients as a sum must have, one core; medians."""
+    """AlexNet, everything encrypted with that profile, as few clients as a sum must have, one core; medians.
+
+    Steps have the paper's average, our seconds, and those of the bare calls that ours consist of.
+    """
     times = Times()
     torch.set_num_threads(1)
     warm_up()
@@ -98,37 +67,39 @@ def run(*, profile: str, repeats: int, seed: int, on_step: Callable[[str], None]
         times.of("decrypt", partial(secret.decrypt, closed.ciphertexts, weights.size))
     middle = times.medians
     adding, add = (PAPER_CLIENTS * middle[name] for name in ("adding", "add"))
-    steps = [
-        Step("training", 7.4, middle["training"], None),
-        Step("sensitivity", 0.1, middle["sensitivity"], None),
-        Step("selection", 13.2, middle["selection"], middle["selection"]),
-        Step("encryption", 87.3, middle["protection"], middle["encrypt"]),
-        Step(f"aggregation, {PAPER_CLIENTS} uploads", 87.9, adding, add),
-        Step("decryption, verification", 56.8, middle["release"], middle["decrypt"]),
+    table: list[tuple[str, float, float, float | None]] = [
+        ("training", 7.4, middle["training"], None),
+        ("sensitivity", 0.1, middle["sensitivity"], None),
+        ("selection", 13.2, middle["selection"], middle["selection"]),
+        ("encryption", 87.3, middle["protection"], middle["encrypt"]),
+        (f"aggregation, {PAPER_CLIENTS} uploads", 87.9, adding, add),
+        ("decryption, verification", 56.8, middle["release"], middle["decrypt"]),
     ]
-    compared = [(step.seconds, step.bare_seconds) for step in steps if step.bare_seconds is not None]
+    steps = [dict(zip(("name", "paper_seconds", "seconds", "bare_seconds"), step, strict=True)) for step in table]
+    compared = [(seconds, bare) for _, _, seconds, bare in table if bare is not None]
     overhead = sum(ours for ours, _ in compared) / sum(bare for _, bare in compared) - 1
     memory = []
     for clients in (20, 400):
         on_step(f"memory of aggregating {clients} uploads")
         cost = in_own_process(aggregate_many, public_fields(public), ciphertexts, clients, weights.size)
-        memory.append(Memory(clients, cost.peak_mb, cost.result))
-    return Report("alexnet", profile, weights.size, round_.blocks, overhead, repeats, steps, memory)
+        memory.append({"clients": clients, "peak_mb": cost.peak_mb, "grown_mb": cost.result})
+    sizes: Report = {"parameters": weights.size, "ciphertexts": round_.blocks, "overhead": overhead, "repeats": repeats}
+    return {"model": "alexnet", "profile": profile, **sizes, "steps": steps, "memory": memory}
 
 
 def shown(report: Report) -> Iterator[Shown]:
     """The steps, what the protocol adds to them, and the memory."""
     yield described(
-        f"One round of {report.model}, all {report.parameters:,} parameters encrypted in {report.ciphertexts:,} "
-        f"ciphertexts of {report.profile}, one core (medians of {report.repeats}, seconds)",
+        "One round of {model}, all {parameters:,} parameters encrypted in {ciphertexts:,} ciphertexts of {profile}, "
+        "one core (medians of {repeats}, seconds)".format(**report),
         [
             ("method", "name"),
             ("paper", "paper_seconds:.1f"),
             ("ours", "seconds:.3f"),
             ("bare calls", "bare_seconds:.3f"),
         ],
-        report.steps,
+        report["steps"],
     )
-    yield f"The protocol adds {report.overhead:.0%} to the bare calls."
-    for each in report.memory:
-        yield f"Aggregating {each.clients} uploads: peak {each.peak_mb:.0f} MB, of which {each.grown_mb:.1f} to add."
+    yield "The protocol adds {overhead:.0%} to the bare calls.".format(**report)
+    for each in report["memory"]:
+        yield "Aggregating {clients} uploads: peak {peak_mb:.0f} MB, of which {grown_mb:.1f} to add.".format(**each)

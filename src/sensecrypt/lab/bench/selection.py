@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,59 +16,25 @@ from sensecrypt import checks
 from sensecrypt.algo.selection import security_floor, select
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.lab.bench.measure import in_own_process, median_seconds
-from sensecrypt.lab.bench.table import Shown, Table, described
+from sensecrypt.lab.bench.table import Report, Row, Shown, Table, described
 
 BUDGET, B, C, MAX_MI = 0.3, 2.0, 0.5, 2.0
 RESNET50 = 23_705_252
 ALEXNET = 124_534
 
 
-@dataclass(frozen=True)
-class PeerRow:
-    """One instance solved by us and by HiGHS."""
-
-    parameters: int
-    ours_seconds: float
-    ours_with_mi_seconds: float
-    highs_seconds: float
-    ratio: float
-    ratio_with_mi: float
-    ours_objective: float
-    highs_lower_bound: float
-    objective_with_mi: float
-    gap_with_mi: float
-    decided_by_with_mi: str
-
-
-@dataclass(frozen=True)
-class GrowthRow:
-    """One size, all three constraints."""
-
-    parameters: int
-    seconds: float
-    microseconds_per_parameter: float
-    peak_mb: float
-
-
-@dataclass(frozen=True)
-class Report:
-    """Both tables and the settings they were made with."""
-
-    settings: dict[str, float]
-    against_highs: list[PeerRow]
-    growth: list[GrowthRow]
-
-
 def run(sizes: Sequence[int], *, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
-    """Compare at AlexNet's size, then show how our cost grows over `sizes`."""
+    """Compare at AlexNet's size, then measure how our cost grows over `sizes`."""
     on_step(f"ours and HiGHS at {ALEXNET:,} parameters")
     against = [_against_highs(ALEXNET, repeats=repeats, seed=seed)]
     growth = []
     for size in sizes:
         on_step(f"all constraints at {size:,} parameters")
         cost = in_own_process(_select_once, size, seed)
-        growth.append(GrowthRow(size, cost.seconds, 1e6 * cost.seconds / size, cost.peak_mb))
-    return Report({"budget": BUDGET, "B": B, "C": C, "max_mi": MAX_MI, "repeats": repeats}, against, growth)
+        times: Row = {"seconds": cost.seconds, "microseconds_per_parameter": 1e6 * cost.seconds / size}
+        growth.append({"parameters": size, **times, "peak_mb": cost.peak_mb})
+    settings = {"budget": BUDGET, "B": B, "C": C, "max_mi": MAX_MI, "repeats": repeats}
+    return {"settings": settings, "against_highs": against, "growth": growth}
 
 
 def instance(size: int, seed: int) -> tuple[checks.FloatVector, checks.FloatVector]:
@@ -81,7 +46,7 @@ def instance(size: int, seed: int) -> tuple[checks.FloatVector, checks.FloatVect
     return weights, np.abs(weights * gradients)
 
 
-def _against_highs(size: int, *, repeats: int, seed: int) -> PeerRow:
+def _against_highs(size: int, *, repeats: int, seed: int) -> Row:
     weights, gains = instance(size, seed)
     ours = median_seconds(lambda: select(gains, BUDGET, B=B, C=C), repeats=repeats)
     bounded = partial(select, gains, BUDGET, B=B, C=C, max_mi=MAX_MI, weights=weights)
@@ -89,34 +54,35 @@ def _against_highs(size: int, *, repeats: int, seed: int) -> PeerRow:
     highs = median_seconds(lambda: _highs(gains), repeats=max(1, repeats // 3))
     found, within = select(gains, BUDGET, B=B, C=C), bounded()
     objectives = [each.mask.share - each.coverage for each in (found, within)]
-    return PeerRow(
-        parameters=size,
-        ours_seconds=ours,
-        ours_with_mi_seconds=with_mi,
-        highs_seconds=highs,
-        ratio=highs / ours,
-        ratio_with_mi=highs / with_mi,
-        ours_objective=objectives[0],
-        highs_lower_bound=_highs(gains),
-        objective_with_mi=objectives[1],
-        gap_with_mi=within.gap,
-        decided_by_with_mi=within.decided_by,
-    )
+    return {
+        "parameters": size,
+        "ours_seconds": ours,
+        "ours_with_mi_seconds": with_mi,
+        "highs_seconds": highs,
+        "ratio": highs / ours,
+        "ratio_with_mi": highs / with_mi,
+        "ours_objective": objectives[0],
+        "highs_lower_bound": _highs(gains),
+        "objective_with_mi": objectives[1],
+        "gap_with_mi": within.gap,
+        "decided_by_with_mi": within.decided_by,
+    }
 
 
 def shown(report: Report) -> Iterator[Shown]:
     """Both tables."""
     columns = ("solver", "constraints", "seconds", "HiGHS ÷ ours", "objective")
-    for row in report.against_highs:
-        gap = f"{row.objective_with_mi:.6f} (gap {row.gap_with_mi:.1g}, decided by {row.decided_by_with_mi})"
-        both = "budget, security"
-        lines = [
-            ("HiGHS, LP relaxation", both, f"{row.highs_seconds:.4f}", "", f"{row.highs_lower_bound:.6f}"),
-            ("ours", both, f"{row.ours_seconds:.4f}", f"{row.ratio:.0f}", f"{row.ours_objective:.6f}"),
-            ("ours", f"{both}, MI", f"{row.ours_with_mi_seconds:.4f}", f"{row.ratio_with_mi:.0f}", gap),
-        ]
-        title = f"Selection of {row.parameters:,} parameters (medians of {report.settings['repeats']})"
-        yield Table(title, columns, lines)
+    lines = (
+        ("HiGHS, LP relaxation", "budget, security", "{highs_seconds:.4f}", "", "{highs_lower_bound:.6f}"),
+        ("ours", "budget, security", "{ours_seconds:.4f}", "{ratio:.0f}", "{ours_objective:.6f}"),
+        (
+            *("ours", "budget, security, MI", "{ours_with_mi_seconds:.4f}", "{ratio_with_mi:.0f}"),
+            "{objective_with_mi:.6f} (gap {gap_with_mi:.1g}, decided by {decided_by_with_mi})",
+        ),
+    )
+    for row in report["against_highs"]:
+        title = f"Selection of {row['parameters']:,} parameters (medians of {report['settings']['repeats']})"
+        yield Table(title, columns, [[cell.format(**row) for cell in line] for line in lines])
     yield described(
         "Growth, all three constraints (one call each, in its own process)",
         [
@@ -125,7 +91,7 @@ def shown(report: Report) -> Iterator[Shown]:
             ("µs per parameter", "microseconds_per_parameter:.3f"),
             ("peak MB", "peak_mb:,.0f"),
         ],
-        report.growth,
+        report["growth"],
     )
 
 
@@ -133,7 +99,7 @@ def _highs(gains: checks.FloatVector) -> float:
     """The LP relaxation: 0 ≤ x ≤ 1, budget and security floor as two sparse rows."""
     share = gains / gains.sum()
     size = gains.size
-    rows: Any = csr_matrix(np.vstack([np.ones(size), -share]))  # the stubs know dense rows only
+    rows: Any = csr_matrix(np.vstack([np.ones(size), -share]))  # the type stubs accept dense rows only
     bounds = [math.floor(BUDGET * size), -security_floor(BUDGET, B=B, C=C)]
     solution = linprog(1 / size - share, A_ub=rows, b_ub=bounds, bounds=(0, 1), method="highs")
     if solution.fun is None:

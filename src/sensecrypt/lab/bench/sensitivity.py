@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -15,88 +14,47 @@ from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.client.jacobian import jacobian_as_published, jacobian_map
 from sensecrypt.client.training import warm_up
 from sensecrypt.lab.bench.measure import in_own_process, median_seconds, peak_mb
-from sensecrypt.lab.bench.table import Shown, described
+from sensecrypt.lab.bench.table import Report, Row, Shown, described
 from sensecrypt.models import build_model, get_vector, mean_gradient, parameter_count
 from sensecrypt.policies.maskcrypt import score
 
 PAPER_SAMPLES = 200
 PAPER_SECONDS = {"mlp": 17214.75, "alexnet": 42823.79}  # of FedML-HE, on five threads
 SHAPES = {"mlp": (1, 28, 28), "alexnet": (3, 32, 32)}
-HANDFUL = 200  # backward passes of the published loop that are timed
-
-
-@dataclass(frozen=True)
-class Row:
-    """One measure of sensitivity for all parameters, from the model and the samples on.
-
-    Attributes:
-        method: whose.
-        seconds: median on one core.
-        extrapolated: whether only a handful of passes was timed, and multiplied.
-        paper_seconds: the paper's figure for the same model and samples, if it has one.
-    """
-
-    method: str
-    seconds: float
-    extrapolated: bool = False
-    paper_seconds: float | None = None
-
-
-@dataclass(frozen=True)
-class Measured:
-    """All methods on one model.
-
-    Attributes:
-        model: which.
-        parameters: how many it has.
-        samples: how many the sensitivity is measured on.
-        rows: one a method.
-        map_mb: by how much the memory of a process grows while it makes FedML-HE's map in our way.
-    """
-
-    model: str
-    parameters: int
-    samples: int
-    rows: list[Row]
-    map_mb: float
-
-
-@dataclass(frozen=True)
-class Report:
-    """All models, and how many backward passes of the published loop were timed."""
-
-    repeats: int
-    timed_passes: int
-    models: list[Measured]
+HANDFUL = 200  # timed backward passes of the published loop
 
 
 def run(models: Sequence[str], *, samples: int, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
-    """Time everybody on every model, on one core."""
+    """Time every measure of sensitivity on every model, on one core.
+
+    A row is `extrapolated` if only `timed_passes` were timed. `map_mb` is the memory of our way to FedML-HE's map.
+    """
     torch.set_num_threads(1)
     warm_up()
-    return Report(repeats, HANDFUL, [_measure(name, samples, repeats, seed, on_step) for name in models])
+    measured = [_measure(name, samples, repeats, seed, on_step) for name in models]
+    return {"repeats": repeats, "timed_passes": HANDFUL, "models": measured}
 
 
 def shown(report: Report) -> Iterator[Shown]:
-    """A table per model, and what was extrapolated."""
-    for measured in report.models:
+    """One table per model, and what was extrapolated."""
+    for measured in report["models"]:
         yield described(
-            f"Sensitivity of {measured.parameters:,} parameters ({measured.model}) on {measured.samples:,} samples, "
-            f"gradients included, one core (medians of {report.repeats}, seconds)",
+            "Sensitivity of {parameters:,} parameters ({model}) on {samples:,} samples, gradients included, one core "
+            "(medians of {repeats}, seconds)".format(**measured, repeats=report["repeats"]),
             [("method", "method"), ("paper", "paper_seconds:,.0f"), ("here", _here)],
-            measured.rows,
+            measured["rows"],
         )
         yield (
-            f"Extrapolated: {report.timed_passes} of {measured.parameters * measured.samples:,} backward passes were "
-            f"timed. Our map of FedML-HE's measure needs {measured.map_mb:.0f} MB."
+            f"Extrapolated: {report['timed_passes']} of {measured['parameters'] * measured['samples']:,} backward "
+            f"passes were timed. Our map of FedML-HE's measure needs {measured['map_mb']:.0f} MB."
         )
 
 
 def _here(row: Row) -> str:
-    return f"about {row.seconds:,.0f}, extrapolated" if row.extrapolated else f"{row.seconds:.4f}"
+    return f"about {row['seconds']:,.0f}, extrapolated" if row["extrapolated"] else f"{row['seconds']:.4f}"
 
 
-def _measure(name: str, samples: int, repeats: int, seed: int, on_step: Callable[[str], None]) -> Measured:
+def _measure(name: str, samples: int, repeats: int, seed: int, on_step: Callable[[str], None]) -> Row:
     model, images, labels = _instance(name, samples, seed)
     weights = get_vector(model)
     exposed = get_vector(build_model(name, seed=seed + 1))
@@ -108,17 +66,19 @@ def _measure(name: str, samples: int, repeats: int, seed: int, on_step: Callable
     }
     on_step(f"{name}: FedML-HE's loop as published, {HANDFUL} passes of it")
     published = samples * published_seconds(model, images[0], labels[0], repeats=repeats)
-    rows = [Row("FedML-HE, as published", published, extrapolated=True, paper_seconds=paper)]
+    first = {"method": "FedML-HE, as published", "seconds": published, "extrapolated": True, "paper_seconds": paper}
+    rows: list[Row] = [first]
     for method, call in timed.items():
         on_step(f"{name}: {method}")
-        rows.append(Row(method, median_seconds(call, repeats=repeats)))
+        seconds = median_seconds(call, repeats=repeats)
+        rows.append({"method": method, "seconds": seconds, "extrapolated": False, "paper_seconds": None})
     on_step(f"{name}: memory")
     grown = in_own_process(_map_memory, name, samples, seed).result
-    return Measured(name, weights.size, samples, rows, grown)
+    return {"model": name, "parameters": weights.size, "samples": samples, "rows": rows, "map_mb": grown}
 
 
 def published_seconds(model: nn.Module, sample: torch.Tensor, label: torch.Tensor, *, repeats: int) -> float:
-    """What the published loop takes for one sample: one pass for the graph, then one a parameter.
+    """Seconds of the published loop for one sample: one pass for the graph, then one per parameter.
 
     Timed on parameters spread evenly over the model, since a pass to an early layer takes longer, and multiplied.
     """
@@ -134,7 +94,7 @@ def published_seconds(model: nn.Module, sample: torch.Tensor, label: torch.Tenso
 
 
 def _instance(name: str, samples: int, seed: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """A new network and noise: the time does not hang on what is learnt."""
+    """A new network and noise: the time does not depend on what is learnt."""
     rng = np.random.default_rng(seed)
     images = torch.from_numpy(rng.random((samples, *SHAPES[name]), dtype=np.float32))
     return build_model(name, seed=seed), images, torch.from_numpy(rng.integers(0, 10, samples))
@@ -143,7 +103,7 @@ def _instance(name: str, samples: int, seed: int) -> tuple[nn.Module, torch.Tens
 def _map_memory(name: str, samples: int, seed: int) -> tuple[float, float]:
     torch.set_num_threads(1)
     model, images, labels = _instance(name, samples, seed)
-    jacobian_map(model, images[:1], labels[:1])  # loads what PyTorch needs for it, whatever the size
+    jacobian_map(model, images[:1], labels[:1])  # loads what PyTorch needs, whatever the size
     before = peak_mb()
     jacobian_map(model, images, labels)
     return 0.0, peak_mb() - before

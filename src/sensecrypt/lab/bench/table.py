@@ -1,17 +1,19 @@
-"""What a benchmark shows: tables, each described once by its columns, and sentences between them."""
+"""Rows, reports and tables of benchmarks. A report is the JSON object that `--json` prints; tables describe it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+Row = dict[str, Any]
+Report = dict[str, Any]
 Column = tuple[str, str | Callable[[Any], str]]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Texts in lines, a heading per column."""
+    """Texts in lines, with one heading per column."""
 
     title: str
     headings: Sequence[str]
@@ -21,31 +23,30 @@ class Table:
 Shown = Table | str  # a table, or a sentence
 
 
-def described(title: str, columns: Sequence[Column], rows: Sequence[object]) -> Table:
+def described(title: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:
     """A table of rows.
 
     Args:
         title: above it.
-        columns: the heading of each, and what stands in a row: a function's answer, or `attribute:format`; nothing for
-            an attribute that is None.
+        columns: the heading of each, and its cells: the result of a function of the row, or `key:format`; empty where
+            the value is None.
         rows: one per line.
     """
     return Table(title, [heading for heading, _ in columns], [[_cell(row, of) for _, of in columns] for row in rows])
 
 
-def _cell(row: object, of: str | Callable[[Any], str]) -> str:
+def _cell(row: Mapping[str, Any], of: str | Callable[[Any], str]) -> str:
     if not isinstance(of, str):
         return of(row)
     name, _, form = of.partition(":")
-    value = getattr(row, name)
-    return "" if value is None else format(value, form)
+    return "" if row[name] is None else format(row[name], form)
 
 
 def milliseconds(name: str) -> Callable[[Any], str]:
-    """An attribute in seconds, as milliseconds."""
-    return lambda row: f"{1e3 * getattr(row, name):.2f}"
+    """A value in seconds, as milliseconds."""
+    return lambda row: f"{1e3 * row[name]:.2f}"
 
 
 def ratio(name: str, reference: float) -> Column:
-    """A column of ratios of an attribute to a reference."""
-    return "ratio", lambda row: f"{getattr(row, name) / reference:.2f}"
+    """A column of ratios of a value to a reference."""
+    return "ratio", lambda row: f"{row[name] / reference:.2f}"

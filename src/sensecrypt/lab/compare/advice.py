@@ -14,8 +14,9 @@ from typing import Any
 
 from sensecrypt.config import make_config, to_settings
 from sensecrypt.errors import InvalidInput
-from sensecrypt.lab.assess.labels import NAMES, PLAINTEXT, LabelSetting, check_distribution, label_rows
+from sensecrypt.lab.assess.labels import label_rows
 from sensecrypt.lab.assess.protection import Protection
+from sensecrypt.lab.assess.setting import NAMES, PLAINTEXT, Setting, check_distribution
 from sensecrypt.lab.compare.comparison import REPORT, compare
 from sensecrypt.lab.compare.subject import Subject
 from sensecrypt.methods import parse_methods
@@ -133,7 +134,7 @@ def _attack(
     subject: Subject, protections: Sequence[Protection], attacked: Attacked, on_step: Callable[[str], None]
 ) -> dict[Protection, dict[str, Any]]:
     """What adversaries find of clients under each protection."""
-    setting = LabelSetting(
+    setting = Setting(
         model=subject.build,
         images=subject.inputs,
         labels=subject.labels,

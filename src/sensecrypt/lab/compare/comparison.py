@@ -21,7 +21,6 @@ from sensecrypt.files import make_folder
 from sensecrypt.lab.bench.stock import stock_cost_model
 from sensecrypt.methods import Method
 from sensecrypt.models import DEFAULT_MODEL
-from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
 from sensecrypt.records import servers_of
 from sensecrypt.runs.folder import RunFolder
@@ -131,7 +130,7 @@ def has_begun(folder: Path) -> bool:
 def _our_cost_model(config: RunConfig, known: dict[tuple[str, str, str], CostModel]) -> CostModel | None:
     """What a ciphertext of this run costs us: measured once, the same for all runs that encrypt alike."""
     real = config.encryption.crypto == "real" or config.encryption.profile == AUTO  # the run chooses, and measures
-    if real or not get_policy(config.selection.policy).encrypts:
+    if real or not config.policy.encrypts:
         return None
     chosen = config.encryption
     kind = (chosen.profile, chosen.key_mode, chosen.randomness)
@@ -203,7 +202,7 @@ def _ahead(result: Result) -> float:
     """Device seconds a round that the busiest client spends on randomness before it; not in its time."""
     spent = [
         ((record.ahead_seconds or 0.0) + (record.order_ahead_seconds or 0.0))
-        / result.config.devices(record.round)[record.client].speed
+        / result.config.device(record.client, record.round).speed
         for record in result.played
     ]
     return max(spent, default=0.0)

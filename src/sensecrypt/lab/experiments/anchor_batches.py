@@ -1,7 +1,7 @@
-"""What iLRG finds in batches of an untrained network, the images prepared as its authors prepared them.
+"""What iLRG finds in batches of an untrained network, the images prepared as by its authors.
 
-Their logs of 2022-09-03 come out again, batch by batch, if every image is first cropped and mirrored at random; the one
-of 2022-09-15 (FCN-3, 24 samples) if it is not.
+Their logs of 2022-09-03 are reproduced, batch by batch, if every image is first cropped and mirrored at random; the log
+of 2022-09-15 (FCN-3, 24 samples) if images are left as they are.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from sensecrypt.data import Dataset
 from sensecrypt.lab.attacks.ilrg import FloatVector, IntVector, ilrg
 from sensecrypt.lab.experiments.anchor_networks import build_network
 
-_SCALES = {  # mean and deviation of the training images, channel by channel
+_SCALES = {  # mean and deviation of the training images per channel
     "mnist": ([0.13066373765468597], [0.30810782313346863]),
     "cifar-100": ([0.5071, 0.4865, 0.4409], [0.2673, 0.2564, 0.2762]),
 }
-_MARGIN = 4  # pixels around an image, of which a crop may have some
+_MARGIN = 4  # pixels around an image that a crop may contain
 _THEIR_NETWORK, _THEIR_BATCHES, _BATCHES = 13, 18, 50  # seeds of PyTorch's generator and of Python's, for their seed 12
 
 
 def their_run(network: str, data: Dataset, samples: int, *, moved: bool) -> Iterator[tuple[FloatVector, IntVector]]:
-    """The authors' own network and fifty batches: `recovered` from what their generators draw."""
+    """`recovered` for the authors' own network and fifty batches, as their generators draw them."""
     draws = random.Random(_THEIR_BATCHES)  # noqa: S311  (theirs, not ours)
     chosen = (draws.sample(range(len(data.train_labels)), samples) for _ in range(_BATCHES))
     model, generator = build_network(network, data.name, _THEIR_NETWORK)
@@ -43,14 +43,14 @@ def recovered(
     moved: bool,
     generator: torch.Generator,
 ) -> Iterator[tuple[FloatVector, IntVector]]:
-    """For each batch, the counts that iLRG finds, before rounding, and the true ones.
+    """For each batch, the counts that iLRG finds, before rounding, and the true counts.
 
     Args:
         model: ends in its classifier.
-        data: from whose training images batches are.
-        batches: places of images.
+        data: its training images are used.
+        batches: positions of images.
         moved: whether images are cropped and mirrored at random.
-        generator: what that is drawn from.
+        generator: of the cropping and mirroring.
     """
     body, head = model[:-1], cast(nn.Linear, model[-1])
     weight, bias = head.weight.detach().numpy(), head.bias.detach().numpy()
@@ -62,7 +62,7 @@ def recovered(
 
 
 def _moved(images: npt.NDArray[np.uint8], generator: torch.Generator) -> npt.NDArray[np.uint8]:
-    """Each a random crop of itself with a black margin, every other one mirrored.
+    """Each image randomly cropped from itself with a black margin, and mirrored with probability 1/2.
 
     Row, column and side are drawn image by image: another order would be another run.
     """
@@ -84,7 +84,7 @@ def _normalised(images: npt.NDArray[np.uint8], dataset: str) -> torch.Tensor:
 def _head_gradient(
     body: nn.Module, head: nn.Module, images: torch.Tensor, labels: torch.Tensor
 ) -> tuple[np.ndarray[tuple[int, int], np.dtype[np.float32]], np.ndarray[tuple[int], np.dtype[np.float32]]]:
-    """The batch-mean gradient of the last layer, which is all that iLRG reads."""
+    """The batch-mean gradient of the last layer, the only input of iLRG."""
     with torch.no_grad():
         embeddings = body(images)
     loss = nn.functional.cross_entropy(head(embeddings), labels)

@@ -12,7 +12,7 @@ from sensecrypt.models import build_model
 
 
 def build_network(network: str, dataset: str, seed: int) -> tuple[nn.Sequential, torch.Generator]:
-    """An untrained network whose last layer is the classifier, and the generator as drawing its weights left it."""
+    """An untrained network whose last layer is the classifier; and the generator after drawing its weights."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         model = _BUILDERS[network, dataset](seed)
@@ -45,7 +45,7 @@ def _resnet18(_seed: int) -> nn.Module:
 
 
 class _Block(nn.Module):
-    """Two convolutions and a way around them."""
+    """Two convolutions and a shortcut around them."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__()

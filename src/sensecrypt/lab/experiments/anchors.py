@@ -1,7 +1,7 @@
 """Does our iLRG find what its authors published? Untrained networks, random batches of normalised images.
 
-On FCN-3 their own network and batches can be drawn again, and the figure must come out to the last digit. Everywhere
-networks are drawn anew, too: what is published is of one, and they differ.
+For FCN-3 the authors' own network and batches can be drawn again, and the figures must agree to the last digit. In all
+cases further networks are drawn, because the published figures are of one network, and networks differ.
 """
 
 from __future__ import annotations
@@ -22,37 +22,22 @@ from sensecrypt.lab.experiments.anchor_batches import recovered, their_run
 from sensecrypt.lab.experiments.anchor_networks import build_network
 from sensecrypt.lab.experiments.charts import ranges
 from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict, graded
+from sensecrypt.lab.experiments.picking import span
 from sensecrypt.rng import derive_rng, derive_seed
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """A published pair of figures.
+    """A published pair of figures."""
 
-    Attributes:
-        network: as its authors call it.
-        dataset: by our name.
-        samples: in a batch.
-        leacc: mean LeAcc over 50 batches of one network.
-        lnacc: mean LnAcc.
-        moved: whether the images were cropped and mirrored at random.
-        again: whether the very run can be repeated: its network, its batches and all of its data are to be had.
-        about: whether it is not of iLRG's authors, but of an earlier run of ours, and approximate.
-    """
-
-    network: str
-    dataset: str
-    samples: int
-    leacc: float
-    lnacc: float
-    moved: bool = True
-    again: bool = False
-    about: bool = False
-
-    @property
-    def name(self) -> str:
-        """Of the cell that measures it."""
-        return f"{self.network}-{self.dataset}-{self.samples}"
+    network: str  # as its authors call it
+    dataset: str  # by our name
+    samples: int  # per batch
+    leacc: float  # mean LeAcc over 50 batches of one network
+    lnacc: float  # mean LnAcc
+    moved: bool = True  # whether the images were cropped and mirrored at random
+    again: bool = False  # whether this very run can be repeated: network, batches and data are available
+    about: bool = False  # whether it is not of iLRG's authors but of an earlier run of ours, and approximate
 
 
 ANCHORS = (  # Ma et al., ICLR 2023, and the logs that they published with their code
@@ -71,11 +56,11 @@ EXACT = 0.0005  # published figures have three digits
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """A cell a published pair of figures."""
+    """One cell per published pair of figures."""
     batch = {"FCN-3": 0.006, "LeNet-5": 0.02, "ResNet-18": 1.5}  # seconds
     return [
         Cell(
-            anchor.name,
+            f"{anchor.network}-{anchor.dataset}-{anchor.samples}",
             _networks(spec, anchor) * _batches(spec, anchor) * batch[anchor.network],
             partial(_measure, anchor, spec),
         )
@@ -85,8 +70,8 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _measure(anchor: Anchor, spec: Spec, _folder: Path) -> list[Row]:
-    """The mean over batches: of the authors' run, where it can be had, and of networks of our own."""
-    torch.set_num_threads(1)  # small networks: a second thread costs more than it gives
+    """Means over batches: of the authors' run where it can be repeated, and of networks of our own."""
+    torch.set_num_threads(1)  # small networks: a second thread costs more than it saves
     data = load_dataset(anchor.dataset)
     shared: Row = {"network": anchor.network, "dataset": anchor.dataset, "samples": anchor.samples}
     rows: list[Row] = []
@@ -111,23 +96,22 @@ def _means(batches: Iterable[tuple[FloatVector, IntVector]]) -> Row:
 
 
 def _networks(spec: Spec, anchor: Anchor) -> int:
-    """How many are drawn."""
+    """The number of networks to draw."""
     return int(spec["resnet-18" if anchor.network == "ResNet-18" else anchor.dataset])
 
 
 def _batches(spec: Spec, anchor: Anchor) -> int:
-    """How many batches each of them is asked."""
+    """The number of batches per network."""
     return int(spec["batches"][0 if anchor.dataset == "mnist" else 1])
 
 
 def draw(rows: Rows) -> Figure:
-    """Mean and range over our networks, the published figure as a diamond, the same run of ours as a cross."""
+    """Mean and range over our networks; the published figure as a diamond, the repeated run as a cross."""
     figure, panels = sheet("iLRG: ours against its authors'", panels=2, size=(12.5, 4.6))
     anchors = _measured(rows)
     groups = [f"{each.network}\n{each.dataset}\nK = {each.samples}" for each in anchors]
     for axes, key in zip(panels, ("leacc", "lnacc"), strict=True):
-        values = [_of(rows, each, "ours", key) for each in anchors]
-        spans = [(float(each.min()), float(each.mean()), float(each.max())) for each in values]
+        spans = [span(_of(rows, each, "ours", key).tolist()) for each in anchors]
         axes.plot(
             range(len(anchors)), [getattr(each, key) for each in anchors], "kD", ms=6, label="published", zorder=3
         )
@@ -143,11 +127,11 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """The authors' run to the last digit where it can be had; else within 0.03, or inside the networks' own spread."""
+    """The authors' run to the last digit where it can be repeated; else within 0.03, or within the networks' spread."""
     verdicts = []
     for anchor in _measured(rows):
         values = [_of(rows, anchor, "ours", key) for key in ("leacc", "lnacc")]
-        words = [f"{name} {_told(each)}" for name, each in zip(("LeAcc", "LnAcc"), values, strict=True)]
+        words = [f"{name} {_range(each)}" for name, each in zip(("LeAcc", "LnAcc"), values, strict=True)]
         count = len(values[0])
         measured = f"{f'mean of {count} networks' if count > 1 else 'one network'} of our own: {', '.join(words)}"
         said = (anchor.leacc, anchor.lnacc)
@@ -173,14 +157,14 @@ def judge(rows: Rows) -> list[Verdict]:
     return verdicts
 
 
-def _told(values: FloatVector) -> str:
+def _range(values: FloatVector) -> str:
     if values.size == 1:
         return f"{values[0]:.3f}"
     return f"{values.mean():.3f} (sd {_spread(values):.3f}, {values.min():.3f} to {values.max():.3f})"
 
 
 def _spread(values: FloatVector) -> float:
-    """The standard deviation over networks; one alone shows none, and so excuses nothing."""
+    """The standard deviation over networks; 0 for a single network, whose spread is unknown."""
     return float(values.std(ddof=1)) if values.size > 1 else 0.0
 
 

@@ -1,8 +1,9 @@
-"""Appendix F: which B and C can a slow client afford, and what do they give it?"""
+"""Appendix F: which B and C are feasible for a slow client, and how much does each pair encrypt and leak?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -22,17 +23,18 @@ from sensecrypt.errors import InfeasibleSelection
 from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.charts import heat_map
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, graded
-from sensecrypt.lab.experiments.picking import where
+from sensecrypt.lab.experiments.picking import by
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector, mean_gradient
 from sensecrypt.rng import derive_rng, derive_seed
 
 BEST, SECOND = (1.5, 0.3), (1.4, 0.4)  # the paper's
+Choice = Mapping[str, Any] | None  # of B and C; None: there is none
 READINGS: tuple[Normalise, ...] = get_args(Normalise)  # of what the objectives are normalised over
 CHOSEN = PRESETS["paper"]["normalise"]
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """One client, all combinations."""
+    """One client with all combinations of B and C."""
     return [Cell("client", 3 + 3 * spec["epochs"], partial(_measure, spec))]
 
 
@@ -59,54 +61,50 @@ def combinations(
     max_mi: float,
     bins: int,
 ) -> list[Row]:
-    """A row for each reading and pair (B, C): what is encrypted, what it leaks; None where nothing fits."""
+    """One row per reading and pair (B, C): the encrypted share and its leakage; None where no mask is feasible."""
     rows: list[Row] = []
     for reading in READINGS:
         for step, scale in pairs:
             row: Row = {"normalise": reading, "B": step, "C": scale, "max_mi": max_mi, "ratio": None, "mi": None}
             row["floor"] = security_floor(budget, B=step, C=scale)
-            try:
+            with suppress(InfeasibleSelection):
                 found = select(
                     gains, budget, B=step, C=scale, weights=weights, max_mi=max_mi, bins=bins, normalise=reading
                 )
-            except InfeasibleSelection:
-                rows.append(row)
-                continue
-            rows.append(row | {"ratio": found.mask.share, "mi": found.mi})
+                row |= {"ratio": found.mask.share, "mi": found.mi}
+            rows.append(row)
     return rows
 
 
 def draw(rows: Rows) -> Figure:
     """Ratio and mutual information over B and C, for each reading."""
     figure, panels = sheet("A client with a budget of 10 %; white: infeasible", panels=6, size=(12, 13), columns=2)
-    place = 0
-    ends = {key: [row[key] for row in rows if row[key] is not None] or [0.0] for key in ("ratio", "mi")}
-    for reading in READINGS:
-        own = where(rows, normalise=reading)
-        for key, label, scale in (("ratio", "encrypted, %", 100.0), ("mi", "mutual information, bits", 1.0)):
-            matrix, steps, scales = _matrix(own, key)
-            heat_map(
-                panels[place],
-                matrix * scale,
-                xticks=[f"{each:g}" for each in scales],
-                yticks=[f"{each:g}" for each in steps],
-                label=label,
-                write=True,
-                low=scale * min(ends[key]),
-                high=scale * max(ends[key]),
-            )
-            panels[place].set(title=f"{label}: normalise = {reading}", xlabel="C", ylabel="B")
-            place += 1
+    shown = (("ratio", "encrypted, %", 100.0), ("mi", "mutual information, bits", 1.0))
+    ends = {key: [row[key] for row in rows if row[key] is not None] or [0.0] for key, *_ in shown}
+    for axes, (reading, (key, label, scale)) in zip(panels, product(READINGS, shown), strict=True):
+        matrix, steps, scales = _matrix(by(rows, "normalise")[reading], key)
+        heat_map(
+            axes,
+            matrix * scale,
+            xticks=[f"{each:g}" for each in scales],
+            yticks=[f"{each:g}" for each in steps],
+            label=label,
+            write=True,
+            low=scale * min(ends[key]),
+            high=scale * max(ends[key]),
+        )
+        axes.set(title=f"{label}: normalise = {reading}", xlabel="C", ylabel="B")
     return figure
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """The statements under the preset's reading; then what the other readings give."""
-    by_reading = {reading: where(rows, normalise=reading) for reading in READINGS}
+    """The statements under the preset's reading, with the shares of the other readings."""
+    by_reading = by(rows, "normalise")
     own = by_reading[CHOSEN]
     feasible = _feasible(own)
     correlation = _correlation(feasible)
     white = [row for row in own if row["ratio"] is None]
+    lowest = min((row["floor"] for row in white), default=float("nan"))
     inside = [row for row in feasible if row["B"] <= BEST[0]]
     first = max(inside, key=lambda row: row["ratio"], default=None)
     least = min(inside, key=lambda row: row["mi"], default=None)
@@ -125,7 +123,7 @@ def judge(rows: Rows) -> list[Verdict]:
         ),
         Verdict(
             "some combinations have no feasible solution",
-            f"{len(white)} of {len(own)} infeasible, all with floors of {_least(white):.3f} or more; the bound of "
+            f"{len(white)} of {len(own)} infeasible, all with floors of {lowest:.3f} or more; the bound of "
             f"{own[0]['max_mi']:g} bits holds in all others",
             graded(0 < len(white) < len(own)),
         ),
@@ -154,36 +152,26 @@ def _correlation(rows: Rows) -> float:
 
 
 def _spread(rows: Rows) -> str:
-    return _span(sorted({row["ratio"] for row in rows}))
-
-
-def _place(row: Mapping[str, Any] | None) -> str:
-    return "none" if row is None else f"(B = {row['B']:g}, C = {row['C']:g})"
-
-
-def _is_at(row: Mapping[str, Any] | None, place: tuple[float, float]) -> bool:
-    return row is not None and (row["B"], row["C"]) == place
-
-
-def _span(ratios: list[float]) -> str:
-    if not ratios:
+    if not rows:
         return "nothing"
-    low, high = (f"{end:.1%}" for end in (ratios[0], ratios[-1]))
+    low, high = (f"{end(row['ratio'] for row in rows):.1%}" for end in (min, max))
     return low if low == high else f"{low} to {high}"
 
 
-def _least(rows: Rows) -> float:
-    return min((row["floor"] for row in rows), default=float("nan"))
+def _place(row: Choice) -> str:
+    return "none" if row is None else f"(B = {row['B']:g}, C = {row['C']:g})"
 
 
-def _words(row: Mapping[str, Any] | None) -> str:
-    if row is None or row["ratio"] is None:
-        return "infeasible"
-    return f"{row['ratio']:.1%}, {row['mi']:.3f} bits"
+def _is_at(row: Choice, place: tuple[float, float]) -> bool:
+    return row is not None and (row["B"], row["C"]) == place
 
 
-def _below(row: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
-    """Whether a choice is feasible and encrypts less than the other, and leaks more."""
+def _words(row: Choice) -> str:
+    return "infeasible" if row is None or row["ratio"] is None else f"{row['ratio']:.1%}, {row['mi']:.3f} bits"
+
+
+def _below(row: Choice, other: Choice) -> bool:
+    """Whether a feasible choice encrypts less than the other and leaks more."""
     if row is None or other is None or row["ratio"] is None or other["ratio"] is None:
         return False
     return bool(row["ratio"] < other["ratio"] and row["mi"] > other["mi"])

@@ -1,4 +1,4 @@
-"""All items by id, in the order of the paper; our own at the end."""
+"""All items by id, in the order of the paper, with our own at the end."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ ITEMS: dict[str, Item] = {
 
 
 def find_items(names: Sequence[str]) -> list[Item]:
-    """Those asked for, `all` being all."""
+    """The items with these names; `all` names all of them."""
     if "all" in names:
         return list(ITEMS.values())
     for name in names:
         if name not in ITEMS:
             near = difflib.get_close_matches(name, ITEMS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "`sensecrypt reproduce --list` shows what there is"
+            hint = f"did you mean {near[0]!r}?" if near else "`sensecrypt reproduce --list` shows all items"
             raise InvalidInput("item", f"there is no {name!r}", hint)
     return [ITEMS[name] for name in dict.fromkeys(names)]

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sensecrypt.lab.drawing import Axes, colour_of, log_axis, number
+from sensecrypt.lab.drawing import Axes, Figure, colour_of, log_axis, number, sheet
+from sensecrypt.lab.experiments.item import Rows
+from sensecrypt.lab.experiments.picking import Range, by
 
-Range = tuple[float, float, float]
+
+def panel_each(
+    rows: Rows, key: str, title: str, *, width: float = 5.4, height: float = 4.4, least: float = 7.5
+) -> tuple[Figure, list[tuple[Axes, Rows]]]:
+    """A figure with one panel per value of a column, side by side, each titled by its value; and the rows of each."""
+    groups = by(rows, key)
+    size = (max(width * len(groups), least), height)
+    figure, panels = sheet(title, panels=len(groups), size=size, columns=len(groups))
+    for axes, name in zip(panels, groups, strict=True):
+        axes.set_title(name)
+    return figure, list(zip(panels, groups.values(), strict=True))
 
 
 def lines(
@@ -21,7 +34,7 @@ def lines(
     ylabel: str,
     bands: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
 ) -> None:
-    """A line a name, with a marker at every point; `bands` are the lower and upper ends of the shade around a line."""
+    """Draw one line per name, with a marker at every point; `bands` are the lower and upper ends of its shade."""
     for place, (name, (x, y)) in enumerate(series.items()):
         axes.plot(x, y, color=colour_of(place), marker="o" if len(x) <= 15 else "", markersize=4, label=name)
         if bands is not None and name in bands:
@@ -32,32 +45,34 @@ def lines(
 
 
 def ranges(axes: Axes, groups: Sequence[str], series: Mapping[str, Sequence[Range]], *, ylabel: str) -> None:
-    """For each group and name, a bar at the mean with a whisker from the least to the greatest: (least, mean, most)."""
-    wide = 0.8 / max(len(series), 1)
-    for place, (name, values) in enumerate(series.items()):
-        at = np.arange(len(groups)) + (place - (len(series) - 1) / 2) * wide
-        least, mean, most = (np.array([value[end] for value in values]) for end in range(3))
+    """Draw a bar at each mean, per group and name, with a whisker from the least to the largest value."""
+    for name, at, wide, colour in _places(axes, groups, series, ylabel):
+        least, mean, most = (np.array([value[end] for value in series[name]]) for end in range(3))
         whiskers = np.maximum([mean - least, most - mean], 0.0)
-        axes.bar(at, mean, 0.92 * wide, color=colour_of(place), label=name)
+        axes.bar(at, mean, wide, color=colour, label=name)
         axes.errorbar(at, mean, yerr=whiskers, fmt="none", ecolor="black", elinewidth=1, capsize=2)
-    axes.set_xticks(range(len(groups)), list(groups))
-    axes.set_ylabel(ylabel)
-    axes.grid(axis="y")
     axes.legend(fontsize=8)
 
 
 def bars(axes: Axes, groups: Sequence[str], series: Mapping[str, Sequence[float]], *, ylabel: str) -> None:
-    """For each group a bar a name, its value written above it."""
-    wide = 0.8 / max(len(series), 1)
-    for place, (name, values) in enumerate(series.items()):
-        at = np.arange(len(groups)) + (place - (len(series) - 1) / 2) * wide
-        drawn = axes.bar(at, values, 0.92 * wide, color=colour_of(place), label=name)
-        axes.bar_label(drawn, [number(value) for value in values], fontsize=7, padding=1)
+    """Draw one bar per group and name, its value written above it."""
+    for name, at, wide, colour in _places(axes, groups, series, ylabel):
+        drawn = axes.bar(at, series[name], wide, color=colour, label=name)
+        axes.bar_label(drawn, [number(value) for value in series[name]], fontsize=7, padding=1)
+    if len(series) > 1:
+        axes.legend(fontsize=8)
+
+
+def _places(
+    axes: Axes, groups: Sequence[str], series: Mapping[str, object], ylabel: str
+) -> Iterator[tuple[str, npt.NDArray[np.floating[Any]], float, str]]:
+    """Label the groups; then the name of each series, where its bars stand, their width and their colour."""
     axes.set_xticks(range(len(groups)), list(groups))
     axes.set_ylabel(ylabel)
     axes.grid(axis="y")
-    if len(series) > 1:
-        axes.legend(fontsize=8)
+    wide = 0.8 / max(len(series), 1)
+    for place, name in enumerate(series):
+        yield name, np.arange(len(groups)) + (place - (len(series) - 1) / 2) * wide, 0.92 * wide, colour_of(place)
 
 
 def heat_map(
@@ -71,7 +86,7 @@ def heat_map(
     low: float | None = None,
     high: float | None = None,
 ) -> None:
-    """A square a value, NaN white; with `write`, the value in words on it."""
+    """Draw one square per value, NaN white; with `write`, the value as text on it."""
     matrix = np.asarray(values, dtype=np.float64)
     colours = import_module("matplotlib").colormaps["viridis"].with_extremes(bad="white")
     image = axes.imshow(matrix, cmap=colours, aspect="auto", vmin=low, vmax=high)
@@ -91,7 +106,7 @@ def heat_map(
 def log_ranges(
     axes: Axes, groups: Sequence[str], series: Mapping[str, Sequence[Range]], *, ylabel: str, room: float
 ) -> None:
-    """`ranges` on a logarithmic axis that goes up to `room` times the largest value: the legend stands there."""
+    """Draw `ranges` on a logarithmic axis up to `room` times the largest value, which leaves room for the legend."""
     values = [value for each in series.values() for three in each for value in three]
     log_axis(axes, "y", values)
     axes.set_ylim(top=max(values) * room)
@@ -107,7 +122,7 @@ def client_map(
     low: float | None = None,
     high: float | None = None,
 ) -> None:
-    """A figure of each pair of clients as a heat map, every fourth client named."""
+    """Draw one figure per pair of clients as a heat map, with every fourth client labelled."""
     heat_map(axes, matrix, label=label, low=low, high=high)
     ticks = range(0, len(np.asarray(matrix)), 4)
     for place in (axes.set_xticks, axes.set_yticks):

@@ -1,8 +1,8 @@
 """Appendix J, Theorem 1: what the aggregator and c members of a cluster recover of an honest one, from kept messages.
 
-Colluders know their own weights and the decrypted sum; the aggregator has everybody's plain values. What they subtract
-leaves an honest client's value alone wherever no other honest client encrypted, unless what these sent is blinded: the
-coalition subtracts it all the same, and what is left is compared with the truth.
+Colluders know their own weights and the decrypted sum; the aggregator has the plain values of all clients. Subtracting
+these leaves an honest client's value alone wherever no other honest client encrypted, unless the values of the others
+are blinded. The coalition subtracts them in either case, and the difference is compared with the truth.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     PART: {"preset": "default", "budget": "paper", "rest": "plain"},
     COVERED: {"preset": "default", "budget": "paper", "rest": "plain", "min_contributors": 5},  # all of a cluster
 }
-EXACT = 1e-3  # of a weight: what is off by less was recovered; fixed point and float32 leave 1e-6
+EXACT = 1e-3  # of a weight: errors below it count as recovered; fixed point and float32 leave 1e-6
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """A run for each protocol."""
+    """One run per protocol."""
     seconds = {name: float(spec["paper_seconds" if name == PAPER else "default_seconds"]) for name in PROTOCOLS}
     return [
         Cell(f"run-{place}", seconds[name], partial(_measure, name, settings, spec))
@@ -65,11 +65,11 @@ def _measure(protocol: str, settings: Mapping[str, Any], spec: Spec, folder: Pat
     rows: list[Row] = []
     for number, members in enumerate(_clusters(run)):
         for member in members:
-            told: Row = {"protocol": protocol, "cluster": number, "members": len(members), "client": member.client}
-            told["encrypted"] = float(member.encrypted.mean())
+            who: Row = {"protocol": protocol, "cluster": number, "members": len(members), "client": member.client}
+            who["encrypted"] = float(member.encrypted.mean())
             for colluders, shares, error in _coalitions(member, [each for each in members if each is not member]):
                 found = {"colluders": colluders, "recovered": float(np.mean(shares)), "most": float(np.max(shares))}
-                rows.append({**told, **found, "error": error})
+                rows.append({**who, **found, "error": error})
     return rows
 
 
@@ -79,11 +79,11 @@ class Member:
 
     Attributes:
         client: its number.
-        scale: fixed-point steps a unit of its weights.
+        scale: fixed-point steps per unit of its weights.
         encrypted: which values it encrypted.
-        own: its weights, which it knows itself.
-        plain: the fixed-point values that it did not encrypt, blinded or not, as they are in the sum; 0 elsewhere.
-        encoded: all its fixed-point values, likewise.
+        own: its weights, known to itself.
+        plain: the fixed-point values that it did not encrypt, blinded or not, as in the sum; 0 elsewhere.
+        encoded: all its fixed-point values, as in the sum.
         total: the cluster's decrypted sum in fixed point.
     """
 
@@ -97,9 +97,9 @@ class Member:
 
 
 def _coalitions(target: Member, others: Sequence[Member]) -> Iterator[tuple[int, list[float], float]]:
-    """For every number of colluders: shares recovered of the target's encrypted values, and the worst error of these.
+    """For every number of colluders: the recovered shares of the target's encrypted values, and their largest error.
 
-    The aggregator alone does not receive the decrypted sum: the key server sends it to members.
+    The aggregator alone does not receive the decrypted sum: the key server sends it to members only.
     """
     hidden = int(target.encrypted.sum())
     yield 0, [0.0], 0.0
@@ -161,7 +161,7 @@ def _member(
 
 
 def draw(rows: Rows) -> Figure:
-    """What is recovered against how many collude, mean and range over clients and coalitions."""
+    """The recovered share against the number of colluders: mean and range over clients and coalitions."""
     figure, [axes] = sheet("What a coalition recovers of an honest client's encrypted values", panels=1, size=(9, 4.4))
     series, bands = {}, {}
     for protocol in distinct(rows, "protocol"):
@@ -172,29 +172,29 @@ def draw(rows: Rows) -> Figure:
         part = f"{least:.0%}" if least == high else f"{least:.0%} to {high:.0%}"
         name = f"{protocol} ({part} encrypted)"
         series[name], bands[name] = ([float(count) for count in counts], average), (average, most)
-    lines(axes, series, xlabel="members who collude with the aggregator", ylabel="% recovered exactly", bands=bands)
+    lines(axes, series, xlabel="members that collude with the aggregator", ylabel="% recovered exactly", bands=bands)
     size = max(row["members"] for row in rows)
     axes.axvline(size - 2, color="grey", linestyle="--", linewidth=1)
     axes.text(size - 2.05, 60, "Theorem 1 promises none\nup to here", ha="right", fontsize=8, color="#555555")
     axes.set_xticks(range(size))
     axes.set_ylim(-3, 105)
-    title = "mean, shade up to the worst case; lines at 0 % lie on each other"
+    title = "mean, shade up to the worst case; lines at 0 % coincide"
     axes.legend(fontsize=8, loc="upper left", title=title, title_fontsize=8)
     return figure
 
 
 def _mean(rows: Rows, count: int) -> float:
-    """Percent that so many colluders recover."""
+    """The percentage that so many colluders recover on average."""
     return 100 * mean(where(rows, colluders=count), "recovered")
 
 
 def _most(rows: Rows, count: int) -> float:
-    """The same in the worst case."""
+    """The percentage that they recover in the worst case."""
     return 100 * float(max(row["most"] for row in where(rows, colluders=count)))
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """Either side of the theorem's bound, protocol by protocol."""
+    """Below and above the theorem's bound, protocol by protocol."""
     last = [row for row in rows if row["colluders"] == row["members"] - 1]
     alone = min(row["recovered"] for row in where(last, protocol=PAPER))
     one = [row for row in where(rows, colluders=1) if row["protocol"] != PAPER]
@@ -215,7 +215,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _within(rows: Rows, protocol: str) -> Verdict:
-    """What as many colluders as the theorem allows recover under one protocol."""
+    """What at most as many colluders as the theorem allows recover under one protocol."""
     within = [row for row in rows if row["colluders"] <= row["members"] - 2]
     words = ", ".join(
         f"{count}: {_mean(within, count):.1f} %, at worst {_most(within, count):.1f} %"
@@ -224,10 +224,10 @@ def _within(rows: Rows, protocol: str) -> Verdict:
     holds = max(row["most"] for row in within) == 0
     least, most = (end(row["encrypted"] for row in within) for end in (min, max))
     says = f"(ours) Theorem 1 under {protocol}: is nothing recovered by at most |G| - 2 colluding clients?"
-    why = "Each block has three clients who encrypt it, not all: one colluder is borne, no more"
+    why = "Three clients encrypt each block, not all: one colluder is tolerated, no more"
     if protocol == PAPER:
         says = "Theorem 1: with at most |G| - 2 colluding clients the honest ones' models are confidential"
-        why = "The proof takes all honest clients to encrypt the same parameters; they do not"
+        why = "The proof assumes that all honest clients encrypt the same parameters; they do not"
     return Verdict(
         says,
         f"clients encrypt {least:.0%} to {most:.0%}; colluders and what they recover of it: {words}"

@@ -1,4 +1,4 @@
-"""Comparisons of methods that items measure."""
+"""Runs of several methods under one scenario, as items measure them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import Any
 
 from sensecrypt.lab.compare.comparison import compare
 from sensecrypt.lab.compare.scenarios import scenario_settings
+from sensecrypt.lab.experiments.item import Spec
 from sensecrypt.methods import parse_methods
+
+_SHARED = ("rounds", "local_epochs", "clients", "ratio", "seed")
+
+
+def run_settings(spec: Spec, **more: Any) -> dict[str, Any]:
+    """The settings of runs: those that an item's settings name, and more."""
+    return {key: spec[key] for key in _SHARED if key in spec} | more
 
 
 def compared(
@@ -28,7 +36,7 @@ def compared(
         dataset: name of a data set.
         methods: as `sensecrypt compare --policies` takes them.
         settings: of all methods.
-        folder: where their runs go.
+        folder: for their runs.
         preset: of methods that name none.
         crypto: as `sensecrypt compare --crypto` takes it.
     """

@@ -1,4 +1,4 @@
-"""Appendix L: what does each step of a round take?"""
+"""Appendix L: how long does each step of a round take?"""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from sensecrypt.lab.bench.clustering import groups
 from sensecrypt.lab.bench.measure import median_seconds
 from sensecrypt.lab.bench.stock import stock_cost_model
 from sensecrypt.lab.drawing import Figure, log_axis, number, sheet
-from sensecrypt.lab.experiments.charts import Range, ranges
+from sensecrypt.lab.experiments.charts import ranges
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import Range
 from sensecrypt.records import ClientRecord, ServerRecord, servers_of
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.calibration import measure_cost_model
 from sensecrypt.transports.local.result import Result
 from sensecrypt.transports.local.run import run_local
 
-PAPER: dict[str, Range] = {  # least, mean, most
+PAPER: dict[str, Range] = {  # least, mean, largest
     "training": (7.1, 7.4, 7.7),
     "sensitivity": (0.03, 0.1, 0.15),
     "selection": (11.8, 13.2, 17.7),
@@ -50,14 +51,14 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _run(spec: Spec, preset: str, folder: Path) -> list[Row]:
-    """A round of some of 20 clients: work on one core, as the records of a run tell it."""
+    """A round of some of 20 clients: work on one core, as a run records it."""
     settings: dict[str, Any] = {
         "dataset": spec["dataset"],
         "partition": "iid",
         "clients": FLEET,
         "rounds": spec["rounds"],
         "local_epochs": spec["local_epochs"],
-        "learning_rate": 0.01,  # AlexNet dies of larger steps
+        "learning_rate": 0.01,  # AlexNet diverges with larger ones
         "seed": spec["seed"],
         "preset": preset,
         "key_mode": "shared-key" if preset == "paper" else "dkms",  # Algorithm 1: every client decrypts
@@ -80,7 +81,7 @@ def _run(spec: Spec, preset: str, folder: Path) -> list[Row]:
 
 
 def step_rows(result: Result, preset: str) -> list[Row]:
-    """A row a step, client and round; with the paper's preset, ciphertexts at python-paillier's cost."""
+    """One row per step, client and round; with the paper's preset, ciphertexts at python-paillier's cost."""
     side = STOCK if preset == "paper" else OURS
     stock = stock_cost_model() if preset == "paper" else None
     log = [stock.charge(record) if stock else record for record in result.log if record.round >= 0]
@@ -92,7 +93,7 @@ def step_rows(result: Result, preset: str) -> list[Row]:
     scale = FLEET / result.config.problem.clients
     unions = {(record.round, record.cluster): record.union_share for record in servers_of(log)}
     for record in log:
-        if record.release_seconds is not None:  # of the clients where they share the key, else of the key server
+        if record.release_seconds is not None:  # by the clients where they share the key, else by the key server
             client = record.client + 1 if isinstance(record, ClientRecord) else None
             releasing = record.release_seconds + (record.decrypt_seconds or 0.0)
             add("decryption", client, releasing, unions[record.round, record.cluster])
@@ -117,8 +118,8 @@ def _clustering(spec: Spec, _folder: Path) -> list[Row]:
 
 
 def draw(rows: Rows) -> Figure:
-    """Every step on a logarithmic scale: least, median, most."""
-    figure, [axes] = sheet("Seconds a client and round (one core; bars: median)", panels=1, size=(11, 5))
+    """Every step on a logarithmic scale: least, median, largest."""
+    figure, [axes] = sheet("Seconds per client and round (one core; bars: median)", panels=1, size=(11, 5))
     series: dict[str, list[Range]] = {"the paper": list(PAPER.values())}
     for side in (STOCK, OURS):
         series[side] = [_range(rows, side, step) for step in PAPER]
@@ -128,7 +129,7 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """Each statement about the table, at python-paillier's cost; then what ours takes."""
+    """Each statement about the table, at python-paillier's cost; then the times of our schemes."""
     stock, ours = ({step: _range(rows, side, step)[1] for step in PAPER} for side in (STOCK, OURS))
     share, own = (
         median(row["share"] for row in rows if row["side"] == side and row["step"] == "encryption")
@@ -186,7 +187,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _range(rows: Rows, side: str, step: str) -> Range:
-    """Least, median and most; clustering is the same for both."""
+    """Least, median and largest; clustering is the same for both presets."""
     own = [row["seconds"] for row in rows if row["step"] == step and (row["side"] == side or step == "clustering")]
     return (min(own), float(np.median(own)), max(own))
 

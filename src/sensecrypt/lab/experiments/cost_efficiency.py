@@ -9,10 +9,10 @@ from typing import Any
 
 from sensecrypt.lab.compare.scenarios import scenario_settings
 from sensecrypt.lab.drawing import Figure, number
-from sensecrypt.lab.experiments.charts import log_ranges
-from sensecrypt.lab.experiments.comparing import compared
-from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, graded
-from sensecrypt.lab.experiments.picking import distinct, panel_each, where
+from sensecrypt.lab.experiments.charts import log_ranges, panel_each
+from sensecrypt.lab.experiments.comparing import compared, run_settings
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.lab.experiments.picking import by, where
 
 SCENARIO = "cost-efficiency"
 METHODS = {
@@ -22,14 +22,20 @@ METHODS = {
     "SenseCrypt, all": "sensecrypt@paper+normalise=all",
     "our default": "sensecrypt",
 }
+_SAYS = {
+    "SenseCrypt": "SenseCrypt's times remain nearly static",
+    "SenseCrypt, feasible": "the same, were the objectives normalised over feasible masks",
+    "SenseCrypt, all": "the same, were the objectives normalised over all masks",
+    "our default": "ours: and under our default, which keeps to a deadline?",
+}
 STATIC = 1.25  # times the first round's that counts as nearly static
 NEARLY = 1.5  # … and as its shape
 RISING = 1.5  # times the first round's that counts as a significant rise
-_SECONDS = {"cifar-10": (55.0, 90.0), "fashion-mnist": (6.0, 35.0)}  # an epoch of four rounds; everything else
+_SECONDS = {"cifar-10": (55.0, 90.0), "fashion-mnist": (6.0, 35.0)}  # one epoch in four rounds; everything else
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """A comparison for each data set."""
+    """One comparison per data set."""
     return [
         Cell(name, spec["local_epochs"] * _SECONDS[name][0] + _SECONDS[name][1], partial(_measure, spec, name))
         for name in spec["datasets"]
@@ -37,9 +43,9 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _measure(spec: Spec, dataset: str, folder: Path) -> list[Row]:
-    explicit = {key: spec[key] for key in ("local_epochs", "seed")}
-    report = compared(SCENARIO, dataset, METHODS.values(), explicit, folder, crypto=spec["crypto"])
-    cpus = scenario_settings(SCENARIO, dataset, explicit)["cpus"]
+    settings = run_settings(spec)
+    report = compared(SCENARIO, dataset, METHODS.values(), settings, folder, crypto=spec["crypto"])
+    cpus = scenario_settings(SCENARIO, dataset, settings)["cpus"]
     return [
         {
             "dataset": dataset,
@@ -57,7 +63,7 @@ def _measure(spec: Spec, dataset: str, folder: Path) -> list[Row]:
 
 
 def draw(rows: Rows) -> Figure:
-    """A bar at the clients' mean, a whisker from the fastest to the slowest; a panel per data set."""
+    """A bar at the clients' mean, a whisker from the fastest to the slowest; one panel per data set."""
     figure, panels = panel_each(rows, "dataset", "A client's time in a round: mean, fastest and slowest")
     for axes, own in panels:
         devices = {row["round"]: f"round {row['round']}\n{row['cpus_max']} to {row['cpus_min']} CPUs" for row in own}
@@ -73,43 +79,33 @@ def _course(rows: Rows, method: str) -> Rows:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """By how much the mean and the spread of the last round exceed the first's."""
+    """By how much the mean and the spread of the last round exceed those of the first."""
     verdicts = []
-    for dataset in distinct(rows, "dataset"):
-        courses = {name: _course(where(rows, dataset=dataset), name) for name in METHODS}
-        mask = courses["MaskCrypt"]
+    for dataset, own in by(rows, "dataset").items():
+        mask, *others = (_course(own, name) for name in METHODS)
         mean, spread = _growth(mask), _spread(mask[-1]) / _spread(mask[0])
-        verdicts.append(
+        verdicts += [
             Verdict(
                 f"{dataset}: mean and fluctuation of MaskCrypt's times rise significantly",
                 f"mean {_means(mask)}: {mean:.2f} times; slowest minus fastest {number(_spread(mask[0]))} to "
                 f"{number(_spread(mask[-1]))} s: {number(spread)} times",
                 graded(min(mean, spread) > RISING),
-            )
-        )
-        verdicts += [_still(dataset, courses, name) for name in list(METHODS)[1:]]
+            ),
+            *(_static(dataset, name, course) for name, course in zip(_SAYS, others, strict=True)),
+        ]
     return verdicts
 
 
-def _still(dataset: str, courses: dict[str, Rows], name: str) -> Verdict:
-    """Whether a method's mean and slowest times stay; our own variants, if they do, go beyond the paper."""
-    course = courses[name]
+def _static(dataset: str, name: str, course: Rows) -> Verdict:
+    """Whether a method's mean and slowest times stay; if those of our own default do, that is beyond the paper."""
     growth, slowest = _growth(course), course[-1]["max"] / course[0]["max"]
-    still = max(growth, slowest) < STATIC
-    less = max(growth, slowest) < NEARLY
-    own = name == "our default"
-    says = {
-        "SenseCrypt": "SenseCrypt's times remain nearly static",
-        "SenseCrypt, feasible": "the same, were the objectives normalised over feasible masks",
-        "SenseCrypt, all": "the same, were the objectives normalised over all masks",
-        "our default": "ours: and under our default, which keeps to a deadline?",
-    }[name]
+    most = max(growth, slowest)
     return Verdict(
-        f"{dataset}: {says}",
-        f"mean {_means(course)}: {growth:.2f} times, slowest {slowest:.2f} times; who encrypts least encrypts "
+        f"{dataset}: {_SAYS[name]}",
+        f"mean {_means(course)}: {growth:.2f} times, slowest {slowest:.2f} times; the least encrypted share is "
         f"{course[0]['encrypted_share_min']:.0%} in the first round and {course[-1]['encrypted_share_min']:.0%} in the "
         f"last; static: at most {STATIC} times, in shape: {NEARLY}",
-        ("beyond" if own else "reproduced") if still else "reproduced in shape" if less else "not reproduced",
+        answer(True) if most < STATIC and name == "our default" else graded(most < STATIC, most < NEARLY),
     )
 
 

@@ -1,8 +1,8 @@
-"""Appendix D: the further apart the clients' data, the larger the union of what they want encrypted?"""
+"""Appendix D: does the union of the clients' masks grow with the distance of their data?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -16,9 +16,9 @@ from sensecrypt.config import make_config
 from sensecrypt.data.partition import mean_emd
 from sensecrypt.lab.compare.scenarios import scenario_settings
 from sensecrypt.lab.drawing import Figure, colour_of, sheet
-from sensecrypt.lab.experiments.comparing import compared
+from sensecrypt.lab.experiments.comparing import compared, run_settings
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, graded
-from sensecrypt.lab.experiments.picking import distinct, mean, where
+from sensecrypt.lab.experiments.picking import by, mean, where
 
 SCENARIO = "divergence"
 METHODS = {"MaskCrypt": "maskcrypt_union@paper", "most sensitive": "high_sensitivity@paper"}
@@ -29,7 +29,7 @@ PAPERS_EMD = {"classes:10": 0.0, "classes:5": 2.78, "classes:2": 3.56, "classes:
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """A run for each partition and seed."""
+    """One run per partition and seed."""
     seconds = 12.0 + spec["rounds"] * (6.0 + 12.0 * spec["local_epochs"])
     return [
         Cell(f"{name.replace(':', '-')}-{seed}", seconds, partial(_measure, spec, name, seed))
@@ -39,11 +39,10 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _measure(spec: Spec, partition: str, seed: int, folder: Path) -> list[Row]:
-    fixed = {key: spec[key] for key in ("rounds", "local_epochs", "ratio")}
-    explicit = {**fixed, "seed": seed, "partition": partition}
+    settings = run_settings(spec, seed=seed, partition=partition)
     methods = [f"{METHODS[name]}+gradient={at}" for name, at in VARIANTS]
-    report = compared(SCENARIO, spec["dataset"], methods, explicit, folder, preset="paper", crypto="calibrated")
-    problem = configured_problem(make_config(scenario_settings(SCENARIO, spec["dataset"], explicit)))
+    report = compared(SCENARIO, spec["dataset"], methods, settings, folder, preset="paper", crypto="calibrated")
+    problem = configured_problem(make_config(scenario_settings(SCENARIO, spec["dataset"], settings)))
     distances = _distances([np.bincount(labels.numpy(), minlength=problem.classes) for _, labels in problem.clients])
     return [
         {"partition": partition, "seed": seed, "method": method, "gradient": gradient, "ratio": spec["ratio"]}
@@ -53,26 +52,24 @@ def _measure(spec: Spec, partition: str, seed: int, folder: Path) -> list[Row]:
 
 
 def _distances(histograms: Sequence[npt.NDArray[np.int64]]) -> dict[str, float]:
-    """Mean over all pairs of clients: classes i and j lying |i - j| apart, as in the paper; and all alike far apart."""
+    """Means over all pairs of clients: classes i and j |i - j| apart, as in the paper; all classes equally apart."""
     shares = [histogram / histogram.sum() for histogram in histograms]
     apart = [float(np.abs(one - other).sum()) for one, other in combinations(shares, 2)]
     return {"emd": mean_emd(histograms), "histogram_distance": float(np.mean(apart))}
 
 
-def _course(rows: Rows, method: str, gradient: str) -> list[Mapping[str, Any]]:
-    """A method's rows averaged over the seeds, data that are closest first."""
-    own = where(rows, method=method, gradient=gradient)
-    means = [_mean_of_seeds(where(own, partition=name)) for name in distinct(own, "partition")]
+def _course(rows: Rows, method: str, gradient: str) -> list[dict[str, Any]]:
+    """A method's rows averaged over the seeds, the closest data first."""
+    means: list[dict[str, Any]] = [
+        {"partition": partition, "unions": [float(row["union"]) for row in own]}
+        | {key: mean(own, key) for key in ("union", "emd", "histogram_distance")}
+        for partition, own in by(where(rows, method=method, gradient=gradient), "partition").items()
+    ]
     return sorted(means, key=lambda row: float(row["emd"]))
 
 
-def _mean_of_seeds(rows: Rows) -> Mapping[str, Any]:
-    averaged = {key: mean(rows, key) for key in ("union", "emd", "histogram_distance")}
-    return {"partition": rows[0]["partition"], **averaged, "unions": [float(row["union"]) for row in rows]}
-
-
 def draw(rows: Rows) -> Figure:
-    """The union of the masks and the distance of the data beside each other, as in the paper."""
+    """The union of the masks next to the distance of the data, as in the paper."""
     figure, [axes] = sheet("Union of the clients' masks, and how far apart their data are", panels=1, size=(8.5, 4.4))
     handles: list[Any] = []
     names = []
@@ -94,27 +91,23 @@ def draw(rows: Rows) -> Figure:
     axes.grid(axis="y")
     right.set(ylabel="mean earth mover's distance", ylim=(0, 5.2))
     right.spines["right"].set_visible(True)
-    axes.set_xticks(range(len(course)), [_words(str(row["partition"])) for row in course])
+    axes.set_xticks(range(len(course)), [_words(row["partition"]) for row in course])
     figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=9)
     return figure
 
 
 def _words(partition: str) -> str:
     kind, _, count = partition.partition(":")
-    return "IID" if kind == "iid" else f"{count} class{'es' if count != '1' else ''} a client"
+    return "IID" if kind == "iid" else f"{count} class{'es' if count != '1' else ''} per client"
 
 
 def judge(rows: Rows) -> list[Verdict]:
     """The distances, and whether the union grows with them."""
     course = _course(rows, *SHOWN[0])
     courses = {variant: [row["unions"] for row in _course(rows, *variant)] for variant in VARIANTS}
-    near = [
-        abs(float(row["emd"]) - PAPERS_EMD[str(row["partition"])]) < 0.05
-        for row in course
-        if row["partition"] in PAPERS_EMD
-    ]
+    near = [abs(row["emd"] - PAPERS_EMD[row["partition"]]) < 0.05 for row in course if row["partition"] in PAPERS_EMD]
     words = ", ".join(
-        f"{_words(str(row['partition']))} {row['emd']:.2f} ({row['histogram_distance']:.2f})" for row in course
+        f"{_words(row['partition'])} {row['emd']:.2f} ({row['histogram_distance']:.2f})" for row in course
     )
     ratio = float(rows[0]["ratio"])
     means = {variant: [float(np.mean(each)) for each in courses[variant]] for variant in SHOWN}
@@ -143,7 +136,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _rising(says: str, course: list[list[float]], ratio: float) -> Verdict:
-    """Judges the means over the seeds; the range over the seeds stands beside each."""
+    """Judge the means over the seeds, and name the range over the seeds of each."""
     unions = [float(np.mean(each)) for each in course]
     rises = all(later > earlier for earlier, later in pairwise(unions))
     grows = unions[-1] / unions[0]

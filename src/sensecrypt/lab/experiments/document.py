@@ -1,4 +1,4 @@
-"""docs/results.md from what is saved: each figure with its settings, its verdicts and how it differs from the paper."""
+"""docs/results.md from the saved rows: each figure with its settings, verdicts and differences from the paper."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from sensecrypt.lab.experiments.saved import PICTURE, ROWS, Saved, draw, judge, 
 
 _HEAD = """# The paper's results, repeated
 
-Every equation, algorithm line and setting as well: [the paper, line by line](fidelity.md).
+Every equation, algorithm line and setting: [the paper, line by line](fidelity.md).
 
 Made by `make docs` from the rows in `{folder}/`, which `sensecrypt reproduce` measured. Every figure is drawn from its
 rows, every verdict computed from them; none is written by hand. *Reproduced in shape*: the trend is the paper's, the
 size is not. *Beyond*: more than the paper claims, or something it does not have. *Too little to tell*: measured, but on
 too few clients, rounds or samples for a verdict.
 
-The criteria are ours, and several were set or changed after quick runs had been seen: what "almost static" means
-(`extreme-devices`, `uneven-data`: made stricter), when an image counts as readable (`reconstruction`: SSIM 0.5, after
-one image), the questions of `layouts` and `frontier`, the IID partition of `divergence`, the reading of the noise and
-the rule for its guarantee in `noisy-clustering`. In `strategies`, what 40 labels per point cannot tell was set after
-the rows of ResNet-50 had been seen; in `uneven-data`, the readings stand side by side since one seed of each had shown
-that the number of local steps decides the outcome. Rates of training in `similarity`, `b-and-c`, `taylor` and
-`components` were lowered after AlexNet had died of larger ones. In `anchors`, networks and inputs are those of the
-authors' public code and logs; that images were cropped and mirrored in most of them was found by trying what makes the
-logs come out, batch by batch, and 100 networks with 10 batches each were chosen after 20 with 50 had shown how far
+The criteria are ours, and several were set or changed after the results of quick runs were known: what "almost static"
+means (`extreme-devices`, `uneven-data`: made stricter), when an image counts as readable (`reconstruction`: SSIM 0.5,
+after one image), the questions of `layouts` and `frontier`, the IID partition of `divergence`, the reading of the noise
+and the rule for its guarantee in `noisy-clustering`. In `strategies`, the bounds of what 40 labels per point can show
+were set after the rows of ResNet-50 were known. In `uneven-data`, the readings are shown side by side because one seed
+of each had shown that the number of local steps decides the outcome. The learning rates in `similarity`, `b-and-c`,
+`taylor` and `components` were lowered because AlexNet diverged with larger ones. In `anchors`, networks and inputs are
+those of the authors' public code and logs. That most images were cropped and mirrored was found by trying which inputs
+reproduce the logs, batch by batch; 100 networks with 10 batches each were chosen after 20 with 50 had shown how much
 networks differ. Most items ran on one choice of seeds.
-`ladder` and `uneven-data` are older than sketches of square roots (decision 3); `ladder` is older than preset `paper`
-as it is now (decision 15), and states the shares that it attacks.
+`ladder` and `uneven-data` are older than sketches of square roots (decision 3). `ladder` is also older than the present
+preset `paper` (decision 15); it states the shares that it attacks.
 """
 
 
 def write_document(items: Sequence[Item], results: Path, document: Path) -> str:
-    """Draw every picture again and put the text together.
+    """Draw every picture again and compose the text.
 
     Args:
         items: in the order of the document.
-        results: a folder for each item.
-        document: where the text will be, so that it can point to the pictures.
+        results: the folder with one folder per item.
+        document: where the text will be: its links to the pictures are relative.
 
     Returns:
         The text.

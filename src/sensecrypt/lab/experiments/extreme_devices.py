@@ -1,9 +1,9 @@
 """Attacks under extreme system heterogeneity: devices with 32 processors down to 1, each encrypting what it can.
 
-One round of nine clients that start from one model. What clients 1 to 8 encrypt is the answer of `select` to the
-paper's budget, which in a fleet of equal bandwidths is CPUs by the most CPUs; client 9 encrypts nothing. The paper does
-not say over which masks its two objectives are scaled, so shares are there for every reading (`normalise`), and attacks
-for the one of the spec.
+One round of nine clients that start from one model. Clients 1 to 8 encrypt what `select` chooses within the paper's
+budget, which with equal bandwidths is a client's CPUs divided by the largest number of CPUs; client 9 encrypts nothing.
+The paper does not say over which masks its two objectives are normalised, so shares are measured for every reading
+(`normalise`), and attacks for the one in the settings.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from sensecrypt.data import load_dataset
 from sensecrypt.lab.assess.protection import Protection
 from sensecrypt.lab.assess.table import attack_rows
 from sensecrypt.lab.attacks.cohort import client_of_round, samples_at
-from sensecrypt.lab.attacks.ladder import ADVERSARIES
-from sensecrypt.lab.attacks.scores import score_labels
+from sensecrypt.lab.attacks.ladder import attack_labels
 from sensecrypt.lab.attacks.synthetic import SyntheticClient
 from sensecrypt.lab.drawing import Axes, Figure, sheet
 from sensecrypt.lab.experiments.charts import lines
@@ -38,18 +37,18 @@ READINGS: tuple[Normalise, ...] = get_args(Normalise)
 PAPERS = "zero-fill"  # the attacker of the paper
 SMALL, LARGE = "LeNet-5, MNIST", "ResNet-50, CIFAR-100"
 LOWEST = {SMALL: 0.031, LARGE: 0.057}  # of the paper's clients
-NEAR = 0.1  # of a share, relative: how far from the paper's it may be
-LEVEL = 0.01  # of a share, relative: what is no fall
+NEAR = 0.1  # relative: how far from the paper's a share may be
+LEVEL = 0.01  # relative: a smaller change of a share is no fall
 STATIC, NEARLY_STATIC = 0.1, 0.2  # spread of LeAcc over clients
 ENOUGH_LABELS = 100  # per client: with fewer, chance alone spreads LeAcc by more than `STATIC`
-LOWER = 0.3  # how far below client 9's LnAcc is significantly lower
+LOWER = 0.3  # below client 9's LnAcc: the least that is significantly lower
 _LABELS = {SMALL: 10, LARGE: 100}
 _READS: dict[str, str] = {"all": "all masks", "budget": "masks within the budget", "feasible": "feasible masks"}
 _SETTINGS = {SMALL: ("lenet5", "mnist"), LARGE: ("resnet50", "cifar-100")}
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """Rounds of nine clients for either network, and the preset default beside."""
+    """Rounds of nine clients for each network, and the preset default."""
     found = [Cell(f"lenet5-{run}", 9.0, partial(_round, spec, SMALL, run)) for run in range(spec["runs"])]
     if spec["default_seeds"]:
         found.append(Cell("lenet5-default", 2.0 * spec["default_seeds"], partial(_default_rows, spec)))
@@ -58,7 +57,7 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _round(spec: Spec, network: str, run: int, _folder: Path) -> list[Row]:
-    """All nine clients: first what they encrypt, then what is found of them."""
+    """All nine clients: first what they encrypt, then what is found about them."""
     torch.set_num_threads(1)
     model, dataset = _SETTINGS[network]
     seed, large = spec["first_seed"] + run, network == LARGE
@@ -87,15 +86,15 @@ def _round(spec: Spec, network: str, run: int, _folder: Path) -> list[Row]:
             public=public,
         )
         hidden = np.zeros(before.size, dtype=bool)
-        told: Row = {"network": network, "preset": "paper", "run": run, "cpus": 0.0}
+        who: Row = {"network": network, "preset": "paper", "run": run, "cpus": 0.0}
         if place < len(cpus):
-            told["cpus"] = cpus[place]
+            who["cpus"] = cpus[place]
             masks = {}
             for reading in READINGS:
                 masks[reading], row = _selected(spec, client, float(budgets[place]), reading)
-                rows.append({**told, "kind": "share", "reading": reading, **row})
+                rows.append({**who, "kind": "share", "reading": reading, **row})
             hidden = masks[spec["normalise"]]
-        rows += [{**told, "reading": spec["normalise"], **row} for row in _attacked(client, hidden, shown)]
+        rows += [{**who, "reading": spec["normalise"], **row} for row in _attacked(client, hidden, shown)]
     return rows
 
 
@@ -119,14 +118,13 @@ def _selected(spec: Spec, client: SyntheticClient, budget: float, reading: Norma
 
 def _attacked(client: SyntheticClient, hidden: BoolVector, names: Sequence[str]) -> Iterator[Row]:
     seen = client.observe(hidden, clear_sensitivity=True)
-    for name in ("prior", *names):
-        scores = score_labels(ADVERSARIES[name](seen), client.counts)
+    for name, scores in attack_labels(seen, client.counts, ("prior", *names)):
         found: Row = {"kind": "attack", "adversary": name, "share": float(hidden.mean()), "seeds": 1}
         yield {**found, "leacc": scores.leacc, "lnacc": scores.lnacc}
 
 
 def _default_rows(spec: Spec, _folder: Path) -> list[Row]:
-    """The preset default at some shares, and nothing encrypted. Real shares differ from wanted ones by a parameter."""
+    """The preset default at some shares, and nothing encrypted. Real shares differ from the wanted by a parameter."""
     shares, cpus = spec["default_shares"], [float(each) for each in spec["cpus"]]
     rows = attack_rows(
         "lenet5",
@@ -140,14 +138,14 @@ def _default_rows(spec: Spec, _folder: Path) -> list[Row]:
     kept: list[Row] = []
     for row in rows:
         nearest = min(cpus, key=lambda each: abs(each / max(cpus) - row["share"]))
-        told: Row = {"kind": "attack", "network": SMALL, "preset": "default", "adversary": row["adversary"]}
-        told["cpus"] = 0.0 if row["policy"] == "plaintext" else nearest
-        kept.append({**told, **{key: row[key] for key in ("share", "seeds", "leacc", "lnacc")}})
+        who: Row = {"kind": "attack", "network": SMALL, "preset": "default"}
+        who["cpus"] = 0.0 if row["policy"] == "plaintext" else nearest
+        kept.append({**who, **{key: row[key] for key in ("adversary", "share", "seeds", "leacc", "lnacc")}})
     return kept
 
 
 def draw(rows: Rows) -> Figure:
-    """What every client encrypts by each reading; then every attacker along the clients."""
+    """What every client encrypts by each reading; then every attacker against the clients in order."""
     networks = list(dict.fromkeys((row["network"], row["preset"]) for row in rows))
     size = (17, 3.6 * len(networks))
     figure, panels = sheet("Attacks under extreme system heterogeneity", panels=3 * len(networks), columns=3, size=size)
@@ -190,7 +188,7 @@ def _draw_shares(axes: Axes, rows: Rows, network: str, preset: str, devices: Seq
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """The paper's statements for its attacker, then the same for stronger ones."""
+    """The paper's statements about its attacker, then the same about stronger ones."""
     verdicts: list[Verdict] = []
     for network in distinct(rows, "network"):
         exists, counted = (_course(rows, network, PAPERS, key) for key in ("leacc", "lnacc"))
@@ -223,7 +221,7 @@ def _static(rows: Rows, network: str, exists: Sequence[float], beside: str) -> V
 
 
 def _ratios(rows: Rows, network: str) -> Iterator[Verdict]:
-    """Whether the share falls from client to client, by the spec's reading; then what the reading changes."""
+    """Whether the share falls from client to client in the settings' reading; then how much the reading matters."""
     used = where(rows, network=network, kind="attack")[0]["reading"]
     shares, lowest = _shares(rows, network, used), LOWEST[network]
     budget = _shares(rows, network, used, "budget")[-1]
@@ -275,31 +273,31 @@ def _default(rows: Rows) -> Iterator[Verdict]:
         ]
         words = ", ".join(f"{row['lnacc']:.2f} at {row['share']:.1%} ({row['adversary']})" for row in found)
         yield Verdict(
-            f"(ours) preset default, with a secret order: is {who} kept at guessing, however low the ratio?",
+            f"(ours) preset default, with a secret order: can {who} only guess, however low the ratio?",
             f"LnAcc of the best attacker {words}; guessing {guess:.2f}",
             answer(max(row["lnacc"] for row in found) <= guess + 0.05),
         )
 
 
 def _course(rows: Rows, network: str, adversary: str, key: str) -> list[float]:
-    """A figure of preset paper, from the fastest to the slowest client."""
+    """A figure under preset paper, from the fastest to the slowest client."""
     own = where(rows, kind="attack", network=network, preset="paper", adversary=adversary)
     return [mean(where(own, cpus=cpus), key, "seeds") for cpus in _devices(rows, network)]
 
 
 def _chosen(rows: Rows, network: str, reading: str, cpus: float) -> Rows:
-    """What `select` answered to clients with so many CPUs, run by run."""
+    """The choices of `select` for clients with so many CPUs, run by run."""
     return where(rows, kind="share", network=network, reading=reading, cpus=cpus)
 
 
 def _devices(rows: Rows, network: str) -> list[float]:
-    """CPUs of clients 1 to 8, most first."""
+    """CPUs of clients 1 to 8, in descending order."""
     own = where(rows, kind="attack", network=network, preset="paper")
     return sorted({row["cpus"] for row in own if row["cpus"]}, reverse=True)
 
 
 def _shares(rows: Rows, network: str, reading: str, key: str = "share") -> list[float]:
-    """The mean over runs, client by client."""
+    """The mean over runs for each client."""
     return [mean(_chosen(rows, network, reading, cpus), key) for cpus in _devices(rows, network)]
 
 

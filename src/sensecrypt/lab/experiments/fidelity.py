@@ -1,6 +1,6 @@
-"""docs/fidelity.md: what the paper says, row by row, beside the code, preset `paper`, and what was measured.
+"""docs/fidelity.md: what the paper says, row by row, with the code, preset `paper` and what was measured.
 
-Words stand in docs/fidelity.toml; values of settings, sizes of runs and the verdicts of items are found out here.
+The words are in docs/fidelity.toml; values of settings, sizes of runs and verdicts of items are added here.
 """
 
 from __future__ import annotations
@@ -24,49 +24,39 @@ _TABLE = ("| in the paper | it says | code | preset `paper` | ran at size | verd
 _HEAD = """# The paper, line by line
 
 Every equation, algorithm line, setting, figure, table and checkable statement of the paper: where it is in the code,
-what preset `paper` does, whether it ran at the paper's size, and what came out. Made by `make docs` from
-`{rows}`: the values of settings are those of the configuration, sizes and verdicts of what was measured are those
-of the [results](results.md), and a row that names code that is not there is an error.
+what preset `paper` does, whether it ran at the paper's size, and the result. Made by `make docs` from `{rows}`:
+the values of settings are those of the configuration, sizes and verdicts of measurements are those of the
+[results](results.md), and a row that names code that does not exist is an error.
 
-*Same*: as the paper has it. *A reading*: the paper leaves it open; the reason says who or what chose. *Differs*: with
-its reason. *Reproduced*, *reproduced in shape*, *not reproduced*, *beyond*: as in the results, by criteria in code.
-*Too little to tell*: no verdict, with its reason. *Mixed*: judged for several networks or data sets, with different
-outcomes. *Ran at size*: "yes" is with as many clients, rounds, samples and parameters as the paper has, where it says;
-otherwise what is smaller. In items, preset `paper` charges python-paillier's measured cost instead of encrypting
-([decision 7](decisions/0007-the-device-clock.md)). †: measured with earlier settings, or before {since}, when preset
-`paper` got its present values.
+*Same*: as in the paper. *A reading*: the paper leaves it open; the reason says how the reading was chosen. *Differs*:
+with its reason. *Reproduced*, *reproduced in shape*, *not reproduced*, *beyond*: as in the results, by criteria in
+code. *Too little to tell*: no verdict, with its reason. *Mixed*: judged for several networks or data sets, with
+different outcomes. *Ran at size*: "yes" means as many clients, rounds, samples and parameters as the paper states;
+otherwise the column says what is smaller. In items, preset `paper` charges python-paillier's measured cost instead of
+encrypting ([decision 7](decisions/0007-the-device-clock.md)). †: measured with earlier settings, or before {since},
+when preset `paper` got its present values.
 """
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """An item, its rows and what they say.
-
-    Attributes:
-        item: the item.
-        ran: whether there are rows.
-        settings: with which.
-        verdicts: its own.
-        size: in what the rows are smaller than the paper's.
-        other: in what else they differ.
-        earlier: whether they were measured with settings other than today's.
-    """
+    """An item and its rows."""
 
     item: Item
-    ran: bool = False
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    ran: bool = False  # whether there are rows
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the measurement
     verdicts: Sequence[Verdict] = ()
-    size: Sequence[str] = ()
-    other: Sequence[str] = ()
-    earlier: bool = False
+    size: Sequence[str] = ()  # how the rows are smaller than the paper's
+    other: Sequence[str] = ()  # how else they differ
+    earlier: bool = False  # whether they were measured with other settings than today's
 
 
 def write_fidelity(items: Sequence[Item], results: Path, page: Path, *, specs: Path | None = None) -> str:
     """The text of the page, from the rows in the TOML file of the same name and what the items measured.
 
     Args:
-        items: all that there are.
-        results: a folder for each item.
+        items: all items.
+        results: the folder with one folder per item.
         page: where the text will be.
         specs: the items' settings; None: the project's own.
     """
@@ -109,29 +99,22 @@ def _is_size(note: str, common: bool, written: Written) -> bool:
 
 
 def _line(row: PaperRow, known: Mapping[str, _Measured]) -> tuple[str, str, set[tuple[str, str]]]:
-    """A row of the table, its outcome in one word, and the judged sentences that it shows."""
+    """A row of the table, its outcome in one word, and the judged sentences in it."""
     for name in filter(None, (row.item, row.runs)):
         if name not in known and not row.unjudged:
-            raise InvalidInput(
-                row.name, f"names item {name!r}, which is not there", f"choose one of {', '.join(known)}"
-            )
+            fix = f"choose one of {', '.join(known)}"
+            raise InvalidInput(row.name, f"names item {name!r}, which does not exist", fix)
     source = known.get(row.item or row.runs)
     found = _matching(row, source) if row.item and source is not None and source.ran else []
     outcome, verdict = _verdict(row, source, found)
     code = row.code or ((_judge_of(source.item),) if source is not None else ())
-    cells = (
-        row.paper,
-        row.says,
-        ", ".join(f"`{each}`" for each in code),
-        _preset(row, source),
-        _size(row, source),
-        verdict,
-    )
+    references = ", ".join(f"`{each}`" for each in code)
+    cells = (row.paper, row.says, references, _preset(row, source), _size(row, source), verdict)
     return _cells(cells), outcome, {(row.item, each.says) for each in found}
 
 
 def _verdict(row: PaperRow, source: _Measured | None, found: Sequence[Verdict]) -> tuple[str, str]:
-    """In one word, and as the table has it."""
+    """The verdict in one word, and as the table shows it."""
     if row.item and found:
         outcome, words = _outcome(found)
         return outcome, f"{words} ([{row.item}]({RESULTS}#{row.item}))"
@@ -147,7 +130,7 @@ def _verdict(row: PaperRow, source: _Measured | None, found: Sequence[Verdict]) 
 
 
 def _differences(row: PaperRow, source: _Measured) -> Sequence[str]:
-    """In what the item's settings are not the paper's."""
+    """How the item's settings differ from the paper's."""
     if not row.item_values:
         return source.other
     return [
@@ -158,7 +141,7 @@ def _differences(row: PaperRow, source: _Measured) -> Sequence[str]:
 
 
 def _matching(row: PaperRow, source: _Measured) -> list[Verdict]:
-    """The judged sentences that hold all parts of the row's claim: one, or one for each network or data set."""
+    """The judged sentences that contain all parts of the row's claim: one, or one per network or data set."""
     found = [
         each
         for each in source.verdicts
@@ -169,9 +152,7 @@ def _matching(row: PaperRow, source: _Measured) -> list[Verdict]:
         raise InvalidInput(row.name, f"has no claim of {row.item} with {row.claim}", f"choose parts of: {theirs}")
     if len({_statement(each)[1] for each in found}) > 1:
         several = "; ".join(each.says for each in found)
-        raise InvalidInput(
-            row.name, f"has several claims of {row.item} ({several})", "add a part that tells them apart"
-        )
+        raise InvalidInput(row.name, f"has several claims of {row.item} ({several})", "add a part to choose one")
     return found
 
 
@@ -184,14 +165,14 @@ def _outcome(found: Sequence[Verdict]) -> tuple[str, str]:
 
 
 def _statement(verdict: Verdict) -> tuple[str, str]:
-    """Of what a judged sentence speaks (a network, a data set, a method), and what it says: "A: it falls (B)"."""
+    """The subject of a judged sentence (a network, data set or method) and its statement: "A: it falls (B)"."""
     subject, _, rest = verdict.says.rpartition(": ")
     rest, _, method = rest.removesuffix(")").partition(" (") if rest.endswith(")") else (rest, "", "")
     return ", ".join(filter(None, (subject, method))), rest
 
 
 def _unplaced(known: Mapping[str, _Measured], written: Written, placed: set[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What items judge of the paper that no row shows, and items that no row names."""
+    """Statements of the paper that items judge but no row shows, and items that no row names."""
     named = {name for row in written.rows for name in (row.item, row.runs)}
     found: list[tuple[str, str]] = []
     for name, source in known.items():
@@ -199,15 +180,8 @@ def _unplaced(known: Mapping[str, _Measured], written: Written, placed: set[tupl
             of_paper = source.item.place and not _is_ours(each)
             if (of_paper and (name, each.says) not in placed) or (not source.item.place and name not in named):
                 verdict = f"**{each.outcome}** ([{name}]({RESULTS}#{name}))"
-                cells = (
-                    source.item.place or "ours",
-                    each.says,
-                    f"`{_judge_of(source.item)}`",
-                    "",
-                    _ran(source),
-                    verdict,
-                )
-                found.append((_cells(cells), each.outcome))
+                place, code = source.item.place or "ours", f"`{_judge_of(source.item)}`"
+                found.append((_cells((place, each.says, code, "", _ran(source), verdict)), each.outcome))
     return found
 
 

@@ -1,11 +1,8 @@
 """The rows of docs/fidelity.toml: one per equation, algorithm line, setting, figure or statement of the paper.
 
-A row says where in the paper it stands and what it says (`paper`, `says`); where it is in the code (`code`, names that
-must exist); what preset `paper` does (`settings`, whose values are read from the configuration, `values`, the same
-beside the paper's own, and `preset`, words); where it ran (`item` or `runs`, an item of `sensecrypt reproduce`; or
-`not_run`, a reason); and the verdict. That is the item's where an item judges the statement (`claim`, parts of the
-judged sentence); otherwise `verdict`, with its reason (`why`) unless it is `same`, or `item`: then the item's settings
-decide, either those in `item_values` against the paper's, or the differences that they name.
+Each row has a verdict: that of an item where an item judges the statement (`claim`); otherwise `verdict`, with its
+reason (`why`) unless it is `same`, or `item`. With `item` the item's settings decide: either those in `item_values`
+compared with the paper's, or the differences that the item names.
 """
 
 from __future__ import annotations
@@ -32,51 +29,30 @@ _LISTS = ("preset_items", "size_notes", "other_notes")
 
 @dataclass(frozen=True)
 class PaperRow:
-    """One row, as written.
+    """One row, as written."""
 
-    Attributes:
-        paper: where in the paper.
-        says: what it says.
-        code: `module:name` within the package, or `module`.
-        settings: names of settings, `profile.NAME` for those of the encryption, `parameters.MODEL` for networks.
-        values: the same with the paper's values.
-        scenario: of `sensecrypt compare`, whose settings go above the preset's.
-        dataset: likewise.
-        preset: what preset `paper` does, in words.
-        item: which judges it.
-        claim: parts of the judged sentence.
-        unjudged: why no item judges it, where an item or a claim of it is expected that may not be there yet.
-        runs: the item in which it ran, where none judges it.
-        item_values: settings of that item, with the paper's values.
-        not_run: why it did not run.
-        ignore: parts of the item's notes on size that do not concern this row.
-        unmeasured: whether the paper gives no measurement of it.
-        verdict: where no item judges it.
-        why: the reason of that verdict.
-    """
-
-    paper: str
-    says: str
-    code: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
-    values: dict[str, Any] = field(default_factory=dict)
-    scenario: str = ""
-    dataset: str = ""
-    preset: str = ""
-    item: str = ""
-    claim: tuple[str, ...] = ()
-    unjudged: str = ""
-    runs: str = ""
-    item_values: dict[str, Any] = field(default_factory=dict)
-    not_run: str = ""
-    ignore: tuple[str, ...] = ()
-    unmeasured: bool = False
-    verdict: str = ""
-    why: str = ""
+    paper: str  # where in the paper
+    says: str  # what it says
+    code: tuple[str, ...] = ()  # `module:name` within the package, or `module`; each must exist
+    settings: tuple[str, ...] = ()  # of preset `paper`; also `profile.NAME` and `parameters.MODEL`
+    values: dict[str, Any] = field(default_factory=dict)  # the same with the paper's values
+    scenario: str = ""  # of `sensecrypt compare`, whose settings replace the preset's
+    dataset: str = ""  # likewise
+    preset: str = ""  # what preset `paper` does, in words
+    item: str = ""  # of `sensecrypt reproduce`, that judges it
+    claim: tuple[str, ...] = ()  # parts of the judged sentence
+    unjudged: str = ""  # why no item judges it, although `item` and `claim` name a future verdict
+    runs: str = ""  # the item in which it ran, where none judges it
+    item_values: dict[str, Any] = field(default_factory=dict)  # settings of that item, with the paper's values
+    not_run: str = ""  # why it did not run
+    ignore: tuple[str, ...] = ()  # parts of the item's notes on size that do not concern this row
+    unmeasured: bool = False  # whether the paper gives no measurement of it
+    verdict: str = ""  # where no item judges it
+    why: str = ""  # the reason of that verdict
 
     @property
     def name(self) -> str:
-        """As errors call it."""
+        """The row in error messages."""
         return f"row {self.paper!r}, {self.says!r}"
 
 
@@ -90,31 +66,23 @@ class Part:
 
 @dataclass(frozen=True)
 class Written:
-    """The whole file.
+    """The whole file."""
 
-    Attributes:
-        parts: in the order of the page.
-        preset_since: the day since which preset `paper` has its present values.
-        preset_items: the items that run it.
-        size_notes: parts of items' notes that are about size, although they hold at every scale.
-        other_notes: parts of items' notes that are not about size, although they stand at a scale.
-    """
-
-    parts: tuple[Part, ...]
-    preset_since: str
-    preset_items: tuple[str, ...]
-    size_notes: tuple[str, ...]
-    other_notes: tuple[str, ...]
+    parts: tuple[Part, ...]  # in the order of the page
+    preset_since: str  # the day since which preset `paper` has its present values
+    preset_items: tuple[str, ...]  # the items that run it
+    size_notes: tuple[str, ...]  # parts of items' notes about size that hold at every scale
+    other_notes: tuple[str, ...]  # parts of items' notes of one scale that are not about size
 
     @property
     def rows(self) -> list[PaperRow]:
-        """Of all parts."""
+        """The rows of all parts."""
         return [row for part in self.parts for row in part.rows]
 
 
 def read_written(path: Path) -> Written:
     """The rows of a file, each checked."""
-    table = read_toml(path, otherwise="write it beside the page", example='[[part.row]]\npaper = "Eq. 2"')
+    table = read_toml(path, otherwise="write it next to the page", example='[[part.row]]\npaper = "Eq. 2"')
     refuse_unknown(table, ("preset_since", *_LISTS, "part"), path.name)
     parts = []
     for part in table.get("part", ()):
@@ -125,59 +93,64 @@ def read_written(path: Path) -> Written:
 
 
 def _row(table: dict[str, Any]) -> PaperRow:
-    known = [each.name for each in dataclasses.fields(PaperRow)]
     where = f"row {table.get('paper', '?')!r}, {table.get('says', '?')!r}"
-    refuse_unknown(table, known, where)
+    refuse_unknown(table, [each.name for each in dataclasses.fields(PaperRow)], where)
     for key in ("paper", "says"):
         if not table.get(key):
-            raise InvalidInput(where, f"lacks `{key}`", "say where in the paper it stands, and what it says")
+            raise InvalidInput(where, f"lacks `{key}`", "name the place in the paper, and what it says")
     for key in ("code", "settings", "claim", "ignore"):
         if key in table:
             table[key] = (table[key],) if isinstance(table[key], str) else tuple(table[key])
     row = PaperRow(**table)
-    _check_verdict(row)
-    if sum(map(bool, (row.item, row.runs, row.not_run))) != 1:
-        raise InvalidInput(row.name, "does not say once where it ran", "give one of item, runs and not_run")
+    for wrong, problem, fix in _problems(row):
+        if wrong:
+            raise InvalidInput(row.name, problem, fix)
     for each in row.code:
         check_code(each, row.name)
-    if not row.code and not row.item:
-        raise InvalidInput(row.name, "names no code", 'give code = ["module:name"]')
     preset_values(row)
     return row
 
 
-def _check_verdict(row: PaperRow) -> None:
-    if row.claim or row.item or row.unjudged:
-        if not (row.claim and row.item):
-            raise InvalidInput(row.name, "has one of item and claim only", "give both, or `runs` and `verdict`")
-        if row.verdict or row.why:
-            raise InvalidInput(
-                row.name, "has a verdict by hand, and an item that judges it", "drop `verdict` and `why`"
-            )
-        return
-    if row.verdict not in BY_HAND:
-        raise InvalidInput(row.name, f"has verdict {row.verdict!r}", f"choose one of {', '.join(BY_HAND)}")
-    if row.verdict == "item" and not row.runs:
-        raise InvalidInput(row.name, "leaves the verdict to an item, and names none", "give the item in `runs`")
-    if row.item_values and row.verdict != "item":
-        raise InvalidInput(row.name, "has item_values, and a verdict by hand", "give verdict item")
-    if row.verdict not in ("same", "item") and not row.why:
-        raise InvalidInput(row.name, f"is {row.verdict!r} without a reason", "give it in `why`")
+def _problems(row: PaperRow) -> list[tuple[bool, str, str]]:
+    """What may be wrong with a row: whether it is, the problem, and the fix."""
+    judged = bool(row.claim or row.item or row.unjudged)
+    places = sum(map(bool, (row.item, row.runs, row.not_run)))
+    verdict, reason = row.verdict, row.verdict in ("same", "item") or bool(row.why)
+    return [
+        (judged and not (row.claim and row.item), "has item and claim only in part", "give both, or runs and verdict"),
+        (
+            judged and bool(verdict or row.why),
+            "has a verdict by hand and an item that judges it",
+            "drop `verdict` and `why`",
+        ),
+        (
+            not judged and verdict not in BY_HAND,
+            f"has verdict {verdict!r}",
+            f"choose one of {', '.join(BY_HAND)}",
+        ),
+        (verdict == "item" and not row.runs, "leaves the verdict to an item, but names none", "give it in `runs`"),
+        (bool(row.item_values) and verdict != "item", "has item_values, and a verdict by hand", "give verdict item"),
+        (not judged and not reason, f"is {verdict!r} without a reason", "give it in `why`"),
+        (places != 1, "does not name once where it ran", "give one of item, runs and not_run"),
+        (not row.code and not row.item, "names no code", 'give code = ["module:name"]'),
+    ]
 
 
 def check_code(reference: str, where: str) -> None:
-    """Refuse a reference to code that there is not."""
+    """Refuse a reference to code that does not exist."""
     module, _, name = reference.partition(":")
     try:
         found: Any = import_module(f"{PACKAGE}.{module}")
         for part in filter(None, name.split(".")):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise InvalidInput(where, f"refers to {reference!r}, which is not there ({error})", "correct `code`") from None
+        raise InvalidInput(
+            where, f"refers to {reference!r}, which does not exist ({error})", "correct `code`"
+        ) from None
 
 
 def preset_values(row: PaperRow) -> dict[str, Any]:
-    """The settings that a row names, as preset `paper` has them."""
+    """The settings that a row names, with their values in preset `paper`."""
     if not row.settings and not row.values:
         return {}
     found = {name: _value(name, _configured(row.scenario, row.dataset), row) for name in (*row.settings, *row.values)}
@@ -207,7 +180,7 @@ def _value(name: str, config: RunConfig, row: PaperRow) -> Any:
         return _parameters(rest)
     elif name in (settings := to_settings(config)):
         return settings[name]
-    raise InvalidInput(row.name, f"names setting {name!r}, which is not there", "see sensecrypt.config.RunConfig")
+    raise InvalidInput(row.name, f"names setting {name!r}, which does not exist", "see sensecrypt.config.RunConfig")
 
 
 @cache

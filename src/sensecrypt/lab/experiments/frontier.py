@@ -1,4 +1,4 @@
-"""Our own: what protection costs. Device seconds of a round beside what adversaries find at the weakest client."""
+"""Our own: what protection costs. Device seconds of a round against what adversaries find at the weakest client."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sensecrypt.data import load_dataset
-from sensecrypt.lab.assess.labels import COLLUSION, NAMES, LabelSetting, label_rows
 from sensecrypt.lab.assess.protection import Protection
+from sensecrypt.lab.assess.setting import COLLUSION, NAMES
+from sensecrypt.lab.assess.table import attack_rows
 from sensecrypt.lab.drawing import Axes, Figure, colour_of, legend_below, log_axis, number, sheet
-from sensecrypt.lab.experiments.comparing import compared
+from sensecrypt.lab.experiments.comparing import compared, run_settings
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
 from sensecrypt.models import DEFAULT_MODEL
 
 PAPER, OURS, PLAIN = "preset paper, python-paillier", "our default", "our default, rest plain"
 ALONE = tuple(name for name in NAMES if name not in ("prior", COLLUSION))
-NOTHING = 0.02  # of LnAcc above the prior that counts as nothing, besides what chance explains
-CLEAR = 0.25  # of LnAcc below the open client's that counts as less
+NOTHING = 0.02  # of LnAcc above guessing that counts as nothing, besides what chance explains
+CLEAR = 0.25  # of LnAcc below the unprotected client's that counts as less
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """A family each, with its own plaintext run."""
+    """One cell per family, with its own plaintext run."""
     each = 4.0 * spec["rounds"] + 0.4 * spec["seeds"]
     return [
         Cell(name, 20.0 + len(_points_to_run(spec, family)) * each, partial(_measure, spec, family))
@@ -31,7 +31,7 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _points_to_run(spec: Spec, family: str) -> dict[str, str]:
-    """What to run, by how the picture calls it."""
+    """The methods to run, by their names in the picture."""
     if family == PAPER:
         fixed = {f"{share:.0%} each": f"high_sensitivity@paper+ratio={share}" for share in spec["shares"]}
         return {**fixed, "budgets": "sensecrypt@paper", "everything": "full"}
@@ -43,16 +43,15 @@ def _points_to_run(spec: Spec, family: str) -> dict[str, str]:
 
 
 def _measure(spec: Spec, family: str, folder: Path) -> list[Row]:
-    explicit = {key: spec[key] for key in ("rounds", "local_epochs", "seed")}
     points = _points_to_run(spec, family)
     methods = ["plaintext", *points.values()]
-    report = compared(spec["scenario"], spec["dataset"], methods, explicit, folder, crypto="calibrated")
+    report = compared(spec["scenario"], spec["dataset"], methods, run_settings(spec), folder, crypto="calibrated")
     plain = report["rows"][0]["rounds"][-1]["seconds"]
     rows: list[Row] = []
     known: dict[Protection, list[dict[str, Any]]] = {}
     for point, row in zip(points, report["rows"][1:], strict=True):
         share = min(each["encrypted_share_min"] for each in row["rounds"])
-        # fixed shares: what sensecrypt chooses of them
+        # at a fixed share, this is what sensecrypt chooses
         policy = row["policy"] if row["policy"] in ("full", "plaintext") else "sensecrypt"
         protection = Protection(policy, row["preset"], round(share, 3), row["settings"].get("rest"))
         if protection not in known:
@@ -68,22 +67,21 @@ _FIGURES = ("adversary", "policy", "preset", "rest", "seeds", "leacc", "lnacc", 
 
 
 def _attack(spec: Spec, protection: Protection) -> list[dict[str, Any]]:
-    """Rows of the protection and, for comparison, of the open client."""
-    data = load_dataset(spec["dataset"])
-    setting = LabelSetting(
-        model=DEFAULT_MODEL[spec["dataset"]],
-        images=data.train_images,
-        labels=data.train_labels,
-        classes=data.classes,
+    """Rows of the protection and, for comparison, of the unprotected client."""
+    return attack_rows(
+        DEFAULT_MODEL[spec["dataset"]],
+        spec["dataset"],
         samples=spec["samples"],
+        seeds=spec["seeds"],
+        first_seed=spec["first_seed"],
         protections=[protection],
+        distributions=[spec["distribution"]],
+        workers=2,
     )
-    seeds = {"seeds": spec["seeds"], "first_seed": spec["first_seed"]}
-    return label_rows(setting, distributions=[spec["distribution"]], **seeds, workers=2)
 
 
 def _points(rows: Rows, family: str) -> list[dict[str, Any]]:
-    """One entry a point: its cost, and the LnAcc of each adversary."""
+    """One entry per point: its cost, and the LnAcc of each adversary."""
     points: dict[str, dict[str, Any]] = {}
     for row in rows:
         if row["family"] == family and not _is_open(row):
@@ -98,7 +96,7 @@ def _best(point: dict[str, Any], names: Sequence[str]) -> float:
 
 
 def _strongest(point: dict[str, Any], names: Sequence[str]) -> str:
-    """The figure, and who reaches it if that is a question."""
+    """The best LnAcc, and the adversary that reaches it if there are several."""
     best = _best(point, names)
     who = next(name for name in names if point["found"].get(name) == best)
     return f"{best:.2f}" if len(names) == 1 or best == point["found"]["prior"] else f"{best:.2f} ({who})"
@@ -124,7 +122,7 @@ PANELS = {
 
 
 def draw(rows: Rows) -> Figure:
-    """Labels found against cost, a panel an adversary; points tell what the weakest client encrypts."""
+    """Labels found against cost, one panel per adversary; points are labelled with the weakest client's share."""
     figure, panels = sheet(
         "What protection costs: labels found against the length of a round", panels=3, size=(12.5, 4.6), columns=3
     )
@@ -139,7 +137,7 @@ def draw(rows: Rows) -> Figure:
             points = sorted(_points(rows, family), key=lambda point: float(point["times_plaintext"]))
             x, y = [p["times_plaintext"] for p in points], [_best(p, names) for p in points]
             axes.plot(x, y, "o-", color=colour_of(place), markersize=5, linewidth=1, label=family)
-            _tell_shares(axes, points, x, y, colour_of(place))
+            _label_shares(axes, points, x, y, colour_of(place))
         axes.set(title=heading, xlabel="seconds of a round, times plaintext", ylim=(-0.06, 1.12))
         axes.grid(visible=True)
     panels[0].set_ylabel("LnAcc at the weakest client (mean)")
@@ -147,22 +145,22 @@ def draw(rows: Rows) -> Figure:
     return figure
 
 
-def _tell_shares(
+def _label_shares(
     axes: Axes, points: Sequence[dict[str, Any]], x: Sequence[float], y: Sequence[float], colour: str
 ) -> None:
-    """What the weakest client encrypts, above and below in turn; where points are dense, not at each."""
-    told: list[tuple[float, str]] = []
+    """Write the weakest client's share alternately above and below the points, not at each where they are dense."""
+    written: list[tuple[float, str]] = []
     for point, across, up in zip(points, x, y, strict=True):
         words = f"{point['weakest_share']:.0%}"
-        if told and (across < 1.3 * told[-1][0] or words == told[-1][1]):
+        if written and (across < 1.3 * written[-1][0] or words == written[-1][1]):
             continue
-        shift = (0, 5 if len(told) % 2 == 0 else -12)
+        shift = (0, 5 if len(written) % 2 == 0 else -12)
         axes.annotate(words, (across, up), shift, textcoords="offset points", ha="center", fontsize=8, color=colour)
-        told.append((across, words))
+        written.append((across, words))
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """What each family leaves to whom, and at what cost."""
+    """What adversaries find in each family, and at what cost."""
     paper, ours, bare = (_points(rows, family) for family in (PAPER, OURS, PLAIN))
     prior, plain = _prior(rows), _open(rows)
     reference = f"prior {prior:.2f}, plaintext {plain:.2f}"
@@ -174,38 +172,38 @@ def judge(rows: Rows) -> list[Verdict]:
     papers = min(point["times_plaintext"] for point in paper)
     dearest = max(point["times_plaintext"] for point in paper)
 
-    def told(points: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+    def found(points: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
         return ", ".join(f"{each['weakest_share']:.0%}: {_strongest(each, names)}" for each in points)
 
     return [
         Verdict(
-            "preset paper: does the paper's attacker find less than half as much as in the open at every share?",
-            f"LnAcc of zero-fill, {reference}; {told(partly, ('zero-fill',))}",
+            "preset paper: does the paper's attacker find less than half as much as without encryption at every share?",
+            f"LnAcc of zero-fill, {reference}; {found(partly, ('zero-fill',))}",
             graded(most < half, most <= plain - CLEAR),
         ),
         Verdict(
-            "preset paper: is every aggregator left with guessing at some share below 100 %?",
-            f"LnAcc of the strongest, {reference}; {told(partly, ALONE)}",
+            "preset paper: can the aggregator only guess at some share below 100 %?",
+            f"LnAcc of the strongest, {reference}; {found(partly, ALONE)}",
             graded(any(_hidden(point, ALONE, prior) for point in partly)),
         ),
         Verdict(
-            "our default: is everybody, an aggregator with a member of the cluster included, left with guessing at "
-            "every deadline?",
-            f"LnAcc, {reference}; {told(ours, (*ALONE, COLLUSION))}",
+            "our default: can every adversary, even an aggregator with a member of the cluster, only guess at every "
+            "deadline?",
+            f"LnAcc, {reference}; {found(ours, (*ALONE, COLLUSION))}",
             answer(all(_hidden(point, (*ALONE, COLLUSION), prior) for point in ours)),
         ),
         Verdict(
-            "our default with a plain rest: and there?",
-            f"LnAcc, {reference}; alone {told(bare, ALONE)}; with a member {told(bare, (COLLUSION,))}",
+            "our default with rest = plain: can every adversary only guess?",
+            f"LnAcc, {reference}; alone {found(bare, ALONE)}; with a member {found(bare, (COLLUSION,))}",
             answer(all(_hidden(point, (*ALONE, COLLUSION), prior) for point in bare)),
         ),
         Verdict(
-            "what does blinding cost, and nothing encrypted?",
+            "what does blinding cost, with nothing encrypted?",
             f"{blindings['times_plaintext']:.2f} times plaintext",
             answer(_hidden(blindings, (*ALONE, COLLUSION), prior)),
         ),
         Verdict(
-            "does everything encrypted by our default cost less than a part by preset paper?",
+            "does encrypting everything by our default cost less than encrypting a part by preset paper?",
             f"100 % at {number(cheapest)} times plaintext; preset paper from {number(papers)} times "
             f"({min(p['weakest_share'] for p in paper):.0%}) to {number(dearest)} times (100 %)",
             answer(cheapest < papers),
@@ -214,7 +212,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _hidden(point: dict[str, Any], names: Sequence[str], prior: float) -> bool:
-    """Whether nobody does better than guessing, beyond what chance explains."""
+    """Whether no adversary does better than guessing, beyond what chance explains."""
     half = point["half"]
     return all(
         point["found"][name] - prior <= max(NOTHING, half[name] + half["prior"])

@@ -1,6 +1,6 @@
 """One figure or table of the paper: how it is measured, drawn and judged.
 
-Measuring gives flat rows; drawing and judging see nothing but rows, so that both can be repeated from a file.
+Measuring gives flat rows. Drawing and judging read only rows, so both can be repeated from a file.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 @dataclass(frozen=True)
 class Verdict:
-    """One statement beside what was measured.
+    """One statement and what was measured about it.
 
     Attributes:
-        says: what the paper says; of an item of our own, what is asked.
+        says: what the paper says; for an item of our own, the question.
         measured: the figures that answer it.
         outcome: `reproduced`; `reproduced in shape`: the trend, not the size; `not reproduced`; `beyond`: more than the
             paper claims, or something it does not have; `too little to tell`: measured, but on too few clients, rounds
@@ -38,12 +38,12 @@ class Verdict:
     outcome: Outcome
 
     def __post_init__(self) -> None:
-        """Refuse an outcome that there is not."""
+        """Refuse an unknown outcome."""
         checks.choice("outcome", self.outcome, OUTCOMES)
 
 
 def graded(holds: bool, shape: bool = False, *, unsure: bool = False) -> Outcome:
-    """The outcome of a statement of the paper: it holds, only its trend does (`shape`), or neither."""
+    """The outcome of a statement of the paper: it holds, only its trend holds (`shape`), or neither."""
     if unsure:
         return "too little to tell"
     return "reproduced" if holds else "reproduced in shape" if shape else "not reproduced"
@@ -61,12 +61,12 @@ def named_datasets(spec: Spec) -> list[str]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A part of an item that is measured on its own and kept as soon as it is done.
+    """A part of an item that is measured separately and saved as soon as it is done.
 
     Attributes:
-        name: within the item; part of a file's name.
-        seconds: about how long it takes on two cores.
-        measure: gives its rows; the folder is for files of its own, and still has them after an interruption.
+        name: unique within the item; part of a file's name.
+        seconds: estimated duration on two cores.
+        measure: returns its rows; the folder is for its own files, which survive an interruption.
     """
 
     name: str
@@ -79,13 +79,13 @@ class Item:
     """A figure or table.
 
     Attributes:
-        id: by which it is asked for.
+        id: its name on the command line.
         title: what it shows.
         place: where it is in the paper; empty for one of our own.
-        cells: what is to be measured, given its settings.
+        cells: its parts, given its settings.
         draw: the picture.
         judge: the statements about it, each with its outcome.
-        datasets: that it needs, given its settings.
+        datasets: the data sets that it needs, given its settings.
     """
 
     id: str

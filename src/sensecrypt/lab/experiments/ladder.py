@@ -1,4 +1,4 @@
-"""Every adversary of the ladder against every policy: what the tables of docs/security.md rest on."""
+"""Every adversary of the ladder against every policy: the source of the tables in docs/security.md."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sensecrypt.lab.assess.labels import NAMES
 from sensecrypt.lab.assess.protection import Protection
+from sensecrypt.lab.assess.setting import NAMES
 from sensecrypt.lab.assess.table import attack_rows
 from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.charts import heat_map
@@ -21,7 +21,7 @@ FIGURES = ("leacc", "lnacc", "irec", "distance", "top1")
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """A cell a distribution: policies share the clients."""
+    """One cell per distribution: policies share the clients."""
     seconds = 0.6 * spec["seeds"] * len(spec["protections"])
     return [Cell(f"classes-{kind}", seconds, partial(_measure, kind, spec)) for kind in spec["distributions"]]
 
@@ -43,24 +43,24 @@ def _measure(distribution: str, spec: Spec, _folder: Path) -> list[Row]:
 
 
 def draw(rows: Rows) -> Figure:
-    """How far each adversary gets from the prior to a whole truth: 0 has learnt nothing."""
+    """How far each adversary gets from guessing, 0, to every count right, 1."""
     kinds = distinct(rows, "distribution")
     names = list(dict.fromkeys(_name(row) for row in rows))
     who = [name for name in NAMES if name != "prior" and any(row["adversary"] == name for row in rows)]
-    title = "What adversaries learn of label counts: 0 = guessing, 1 = every count right; white: lacks what it needs"
+    title = "What adversaries learn of label counts: 0 = guessing, 1 = every count right; white: not applicable"
     figure, panels = sheet(title, panels=len(kinds), size=(13, 0.42 * len(names) * np.ceil(len(kinds) / 2) + 2.6))
     for axes, kind in zip(panels, kinds, strict=True):
         own = {(_name(row), row["adversary"]): row["lnacc"] for row in rows if row["distribution"] == kind}
         guess = own[names[0], "prior"]
         gains = [[_gain(own.get((name, each)), guess) for each in who] for name in names]
         heat_map(axes, gains, yticks=names, write=True, low=0.0, high=1.0)
-        axes.set_title("IID" if kind == "iid" else f"{kind} class(es) a client")
+        axes.set_title("IID" if kind == "iid" else f"{kind} class(es) per client")
         axes.set_xticks(range(len(who)), who, rotation=35, ha="right", rotation_mode="anchor")
     return figure
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """The default preset, whole and in part, and the paper's, each by its strongest adversary."""
+    """The default preset, fully and partly encrypted, and the paper's, each by its strongest adversary."""
     whole = [row for row in rows if row["share"] > 0.999 and row["preset"] == "default"]
     worst, whose = _strongest(rows, whole)
     alone = [row for row in whole if row["adversary"] != "collusion"]
@@ -75,15 +75,15 @@ def judge(rows: Rows) -> list[Verdict]:
     partly = [row for row in rows if row["preset"] == "default" and row["share"] < 0.999]
     for rest, share in sorted({(row["rest"], round(row["share"], 2)) for row in partly}):
         part = [row for row in partly if (row["rest"], round(row["share"], 2)) == (rest, share)]
-        lonely = _strongest(rows, [row for row in part if row["adversary"] != "collusion"])
+        single = _strongest(rows, [row for row in part if row["adversary"] != "collusion"])
         together = _strongest(rows, where(part, adversary="collusion"))
         verdicts.append(
             Verdict(
                 f"default preset, {share:.0%} encrypted, the rest {rest}: what do the aggregator alone and one with a "
                 "member learn?",
-                f"largest gain over guessing: alone {lonely[0]:.2f} ({lonely[1]}), with a member {together[0]:.2f} "
+                f"largest gain over guessing: alone {single[0]:.2f} ({single[1]}), with a member {together[0]:.2f} "
                 f"({together[1]})",
-                answer(max(lonely[0], together[0]) <= 0.05),
+                answer(max(single[0], together[0]) <= 0.05),
             )
         )
     papers = [row for row in rows if row["preset"] == "paper" and row["share"] > 0]
@@ -104,7 +104,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _strongest(rows: Rows, among: Rows) -> tuple[float, str]:
-    """The largest gain over the prior of the same clients, and whose."""
+    """The largest gain over guessing about the same clients, and the adversary that reaches it."""
     guesses = {row["distribution"]: row["lnacc"] for row in rows if row["adversary"] == "prior"}
     gains = [(_gain(row["lnacc"], guesses[row["distribution"]]), row) for row in among]
     best, row = max(gains, key=lambda pair: pair[0])
@@ -113,19 +113,19 @@ def _strongest(rows: Rows, among: Rows) -> tuple[float, str]:
 
 
 def _gain(value: float | None, guess: float) -> float:
-    """From guessing, 0, to the whole truth, 1."""
+    """The gain from guessing, 0, to every count right, 1."""
     return float("nan") if value is None else max(value - guess, 0.0) / (1 - guess)
 
 
 def _name(row: Mapping[str, Any]) -> str:
     if row["policy"] == "plaintext":
-        return "blindings alone" if row["rest"] == "blinded" else "plaintext"
+        return "blinding only" if row["rest"] == "blinded" else "plaintext"
     blinded = ", blinded" if row["rest"] == "blinded" and row["share"] < 0.999 else ""
     return f"{row['policy']} ({row['preset']}) {_percent(row['share'])}{blinded}"
 
 
 def _percent(share: float) -> str:
-    """Without decimals where they differ from client to client."""
+    """A share; without decimals from 5 % on, where it differs between clients."""
     return f"{share:.1%}" if share < 0.05 else f"{share:.0%}"
 
 

@@ -1,4 +1,4 @@
-"""Our own: what the three layouts of masks cost and give away, with the same budgets on the same fleet."""
+"""Our own: what the three mask layouts cost and reveal, with the same budgets on the same fleet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import fmean
 from sensecrypt.lab.assess.recorded import recorded_rows
 from sensecrypt.lab.drawing import Figure, colour_of, log_axis, number, sheet
 from sensecrypt.lab.experiments.charts import bars
-from sensecrypt.lab.experiments.comparing import compared
+from sensecrypt.lab.experiments.comparing import compared, run_settings
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer
 from sensecrypt.lab.experiments.picking import distinct, where
 from sensecrypt.methods import parse_methods
@@ -25,18 +25,18 @@ LAYOUTS = {
     "prefix": "sensecrypt+budget=paper+rest=plain",
 }
 ALONE, TOGETHER = "aggregator", "aggregator+client"
-ROLES = ((ALONE,), (ALONE, TOGETHER))  # who has a member's knowledge can still do without
+ROLES = ((ALONE,), (ALONE, TOGETHER))  # an attacker with a member may ignore what the member knows
 NOTHING = 0.02  # of LnAcc above the prior that counts as nothing
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """A run for each layout."""
+    """One run per layout."""
     return [Cell(name, spec["seconds"], partial(_measure, spec, name)) for name in LAYOUTS]
 
 
 def _measure(spec: Spec, layout: str, folder: Path) -> list[Row]:
-    explicit = {key: spec[key] for key in ("rounds", "local_epochs", "seed", "clients")} | {"messages": "keep"}
-    report = compared(spec["scenario"], spec["dataset"], [LAYOUTS[layout]], explicit, folder, crypto=spec["crypto"])
+    settings = run_settings(spec, messages="keep")
+    report = compared(spec["scenario"], spec["dataset"], [LAYOUTS[layout]], settings, folder, crypto=spec["crypto"])
     [method] = parse_methods(LAYOUTS[layout], "default")
     run = RunFolder(folder / method.slug)
     config = run.read_config()
@@ -53,7 +53,7 @@ def _measure(spec: Spec, layout: str, folder: Path) -> list[Row]:
 
 
 def _record_row(record: Played, blocks: int, crypto: str) -> Row:
-    """A client's upload, or a cluster's sum."""
+    """The row of a client's upload or of a cluster's sum."""
     if isinstance(record, ClientRecord):
         return {
             "kind": "client",
@@ -66,15 +66,14 @@ def _record_row(record: Played, blocks: int, crypto: str) -> Row:
             "ciphertexts": record.encrypted_blocks,
             "crypto": crypto,
         }
-    lonely, union = record.under_covered_blocks or 0, record.union_share or 0.0
-    shared = 1 - lonely / max(round(union * blocks), 1)
+    under_covered, union = record.under_covered_blocks or 0, record.union_share or 0.0
     return {
         "kind": "sum",
         "round": record.round,
         "cluster": record.cluster,
         "union_share": union,
-        "under_covered_blocks": lonely,
-        "shared": shared,
+        "under_covered_blocks": under_covered,
+        "shared": 1 - under_covered / max(round(union * blocks), 1),
     }
 
 
@@ -87,13 +86,13 @@ def _mean(rows: Rows, layout: str, kind: str, key: str) -> float:
 
 
 def _recovered(rows: Rows, layout: str, of: Callable[[list[float]], float] = fmean) -> float:
-    """By subtraction, of a client's encrypted values: one figure for all attacks on the client."""
+    """The share of a client's encrypted values that subtraction recovers: one figure per attacked client."""
     together = {row["client"]: row["recovered"] for row in _of(rows, layout, "attack") if row["role"] == TOGETHER}
     return of(list(together.values()))
 
 
 def _found(rows: Rows, layout: str, roles: tuple[str, ...]) -> tuple[float, str]:
-    """LnAcc of the strongest attack in any of the roles, mean over the clients, and its name."""
+    """The LnAcc of the strongest attack in any of the roles, mean over the clients, and its name."""
     means = {}
     for role in roles:
         own = [row for row in _of(rows, layout, "attack") if row["role"] == role and row["adversary"] != "prior"]
@@ -109,12 +108,12 @@ def _prior(rows: Rows) -> float:
 
 
 def draw(rows: Rows) -> Figure:
-    """Cost above, what it gives away below."""
+    """Costs above, what is revealed below."""
     names = [name for name in LAYOUTS if _of(rows, name, "client")]
-    title = "Three layouts of masks with the same budgets"
+    title = "Three mask layouts with the same budgets"
     figure, panels = sheet(title, panels=6, size=(10.5, 6.6), columns=3)
     single: list[tuple[str, str, Callable[[str], float], bool]] = [
-        ("ciphertexts a client sends", "number", lambda name: _mean(rows, name, "client", "ciphertexts"), True),
+        ("ciphertexts per client", "number", lambda name: _mean(rows, name, "client", "ciphertexts"), True),
         ("a client's upload", "MB", lambda name: _mean(rows, name, "client", "bytes_up") / 1e6, True),
         ("encrypted", "% of the parameters", lambda name: 100 * _mean(rows, name, "client", "encrypted_share"), False),
         ("blocks that too few encrypt", "% of the union", lambda n: 100 * (1 - _mean(rows, n, "sum", "shared")), False),
@@ -140,53 +139,53 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """What the prefix saves, and what it hides that the others do not."""
+    """What the prefix layout saves, and what it hides that the others do not."""
     names = [name for name in LAYOUTS if _of(rows, name, "client")]
     sent = {name: _mean(rows, name, "client", "ciphertexts") for name in names}
     megabytes = {name: _mean(rows, name, "client", "bytes_up") / 1e6 for name in names}
     share = {name: _mean(rows, name, "client", "encrypted_share") for name in names}
     coverage = {name: _mean(rows, name, "client", "coverage") for name in names}
     shared = {name: _mean(rows, name, "sum", "shared") for name in names}
-    lonely = {name: sum(row["under_covered_blocks"] for row in _of(rows, name, "sum")) for name in names}
+    few = {name: sum(row["under_covered_blocks"] for row in _of(rows, name, "sum")) for name in names}
     back = {name: _recovered(rows, name) for name in names}
     alone, together = ({name: _found(rows, name, roles) for name in names} for roles in ROLES)
     prior = _prior(rows)
 
-    def told(words: Callable[[str], str]) -> str:
+    def each(words: Callable[[str], str]) -> str:
         return ", ".join(f"{name} {words(name)}" for name in names)
 
     return [
         Verdict(
             "does a prefix save ciphertexts?",
-            told(lambda n: f"{number(sent[n])} ciphertexts, {number(megabytes[n])} MB for {share[n]:.0%} encrypted"),
+            each(lambda n: f"{number(sent[n])} ciphertexts, {number(megabytes[n])} MB for {share[n]:.0%} encrypted"),
             answer(sent["prefix"] < sent["individual"] / 10),
         ),
         Verdict(
-            "does an order for all cover as much of a client's own sensitivity as its own blocks would?",
-            told(lambda n: f"{coverage[n]:.1%}"),
+            "does one order for all cover as much of a client's sensitivity as its own blocks would?",
+            each(lambda n: f"{coverage[n]:.1%}"),
             answer(coverage["prefix"] >= coverage["blocks"]),
         ),
         Verdict(
             "is every encrypted value encrypted by at least 3 clients?",
-            told(lambda n: f"{shared[n]:.1%} of the union, {lonely[n]:,} under-covered blocks"),
-            answer(lonely["prefix"] == 0),
+            each(lambda n: f"{shared[n]:.1%} of the union, {few[n]:,} under-covered blocks"),
+            answer(few["prefix"] == 0),
         ),
         Verdict(
-            "does subtraction give an aggregator with one member nothing?",
-            told(lambda n: f"{back[n]:.1%} of a client's encrypted values, at most {_recovered(rows, n, max):.1%}"),
+            "does an aggregator with one member recover nothing by subtraction?",
+            each(lambda n: f"{back[n]:.1%} of a client's encrypted values, at most {_recovered(rows, n, max):.1%}"),
             answer(_recovered(rows, "prefix", max) == 0),
         ),
         Verdict(
-            "is the aggregator alone left with guessing labels?",
-            f"LnAcc, prior {prior:.2f}: " + told(lambda n: f"{alone[n][0]:.2f} ({alone[n][1]})"),
+            "can the aggregator alone only guess labels?",
+            f"LnAcc, prior {prior:.2f}: " + each(lambda n: f"{alone[n][0]:.2f} ({alone[n][1]})"),
             answer(alone["prefix"][0] <= prior + NOTHING),
         ),
         Verdict(
-            "is an aggregator with one member, too, where a part is plain?",
-            f"LnAcc, prior {prior:.2f}: " + told(lambda n: f"{together[n][0]:.2f} ({together[n][1]})"),
+            "can an aggregator with one member only guess labels, although a part is plain?",
+            f"LnAcc, prior {prior:.2f}: " + each(lambda n: f"{together[n][0]:.2f} ({together[n][1]})"),
             answer(together["prefix"][0] <= prior + NOTHING),
         ),
     ]
 
 
-ITEM = Item("layouts", "Three layouts of masks: cost, coverage, what is given away", "", cells, draw, judge)
+ITEM = Item("layouts", "Three mask layouts: cost, coverage, what they reveal", "", cells, draw, judge)

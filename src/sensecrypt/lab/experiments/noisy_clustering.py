@@ -1,12 +1,12 @@
-"""Appendix G: how much noise on what clients upload does clustering bear?
+"""Appendix G: how much noise on the clients' uploads does clustering tolerate?
 
 Noise in three readings of the paper's σ = √(2·ln(1.25/δ))/ε:
 
 * `written`: Algorithm 3 to the letter, N(0, σ²G²) on each of a client's numbers;
-* `sample`: as DP-SGD does it, which the paper refers to: a client's vector is a mean over its n samples, so the noise
-  is divided by n, and ε speaks of one sample that is added or removed, not of the client. (A run with
+* `sample`: as in DP-SGD, which the paper cites: a client's vector is a mean over its n samples, so the noise is divided
+  by n, and ε is about one sample that is added or removed, not about the client. (A run with
   `sensitivity_noise=sample` adds twice as much, for neighbours in which one sample is replaced);
-* `sketch`: that on our sketches of 256 numbers instead of a vector as long as the model.
+* `sketch`: the same on our sketches of 256 numbers instead of a vector as long as the model.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from sensecrypt.algo.sketching import sketch
 from sensecrypt.lab.drawing import Figure, legend_below, log_axis, sheet
 from sensecrypt.lab.experiments.charts import client_map, lines
 from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict, answer, graded
-from sensecrypt.lab.experiments.picking import distinct, mean, where
+from sensecrypt.lab.experiments.picking import distinct, mean, pair_matrix, where
 from sensecrypt.lab.experiments.similarity import SKETCH_SEED, Labels, Matrix, nearer_pairs, sensitivities, split
 from sensecrypt.rng import derive_rng
 
 READINGS = ("written", "sample", "sketch")
 METHODS = ("AP", "K-means", "ours")
 DELTA = 1e-5
-MAPS = (0.1, 0.01)  # the values of ε that the paper draws
-GOOD = 0.95  # an ARI of at least this is no drop
+MAPS = (0.1, 0.01)  # the values of ε in the paper's pictures
+GOOD = 0.95  # an ARI from here on is no drop
+SHOWN = {"sample": "noise of a sample", "written": "as written"}
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """One: all noise goes on the same vectors."""
+    """One cell: all noise is added to the same vectors."""
     samples = spec["clients"] * spec["samples"]
     noise = 0.13 * spec["draws"] * len(spec["epsilons"]) * len(READINGS)
     return [Cell("noise", samples / (1_200 if spec["rate"] else 4_000) + noise, partial(_measure, spec))]
@@ -54,7 +55,7 @@ def _measure(spec: Spec, _folder: Path) -> list[Row]:
 
 
 def noise_rows(spec: Spec, clear: Matrix, sketches: Matrix, category: Labels) -> list[Row]:
-    """Scores without noise, then under each kind, amount and draw of it; and the maps that are drawn."""
+    """Scores without noise, then under each reading, amount and draw of it; and the distances of the maps."""
     with import_module("threadpoolctl").threadpool_limits(1):  # small problems: threads would wait for each other
         return list(_noise_rows(spec, clear, sketches, category))
 
@@ -75,7 +76,7 @@ def _noise_rows(spec: Spec, clear: Matrix, sketches: Matrix, category: Labels) -
 
 
 def _plan(spec: Spec) -> Iterator[tuple[str, float, float, int]]:
-    """Reading, clipping bound in lengths of the median vector, ε, and number of the draw."""
+    """Each reading, clipping bound in lengths of the median vector, ε, and number of the draw."""
     for reading in READINGS:
         for clip in spec["clips"] if reading == "written" else [1.0]:
             for epsilon in spec["epsilons"] if clip == 1.0 else [max(spec["epsilons"])]:
@@ -86,24 +87,35 @@ def _plan(spec: Spec) -> Iterator[tuple[str, float, float, int]]:
 def _scores(
     vectors: Matrix, category: Labels, *, reading: str, epsilon: float | None, clip: float, draw: int
 ) -> Iterator[Row]:
-    """A row per method. All of them see nothing but distances, so short vectors with the same distances will do."""
+    """One row per method. Methods use only distances, so short vectors with the same distances suffice."""
     short = _same_distances(vectors)
     distances = pairwise_distances(short)
     nearer, pairs = nearer_pairs(distances, category)
     sigma = None if epsilon is None else gaussian_sigma(epsilon, DELTA)
     for method in METHODS:
         labels = _cluster(short, method, int(category.max()) + 1)
-        split_up = 1 < len(np.unique(labels)) < len(labels)
-        what: Row = {"kind": "score", "reading": reading, "epsilon": epsilon, "clip": clip, "draw": draw}
-        score = float(silhouette_score(distances, labels, metric="precomputed")) if split_up else 0.0
-        found: Row = {"ari": float(adjusted_rand_score(category, labels)), "silhouette": score}
-        sizes: Row = {"clusters": len(np.unique(labels)), "nearer": nearer, "pairs": pairs, "numbers": vectors.shape[1]}
-        noise: Row = {"sigma": sigma, "local_epsilon": None if sigma is None else local_epsilon(sigma, DELTA)}
-        yield {**what, "method": method, **found, **sizes, **noise}
+        clusters = len(np.unique(labels))
+        several = 1 < clusters < len(labels)
+        yield {
+            "kind": "score",
+            "reading": reading,
+            "epsilon": epsilon,
+            "clip": clip,
+            "draw": draw,
+            "method": method,
+            "ari": float(adjusted_rand_score(category, labels)),
+            "silhouette": float(silhouette_score(distances, labels, metric="precomputed")) if several else 0.0,
+            "clusters": clusters,
+            "nearer": nearer,
+            "pairs": pairs,
+            "numbers": vectors.shape[1],
+            "sigma": sigma,
+            "local_epsilon": None if sigma is None else local_epsilon(sigma, DELTA),
+        }
 
 
 def _cluster(rows: Matrix, method: str, categories: int) -> Labels:
-    """AP as in scikit-learn, K-means that is told the number of clusters, or ours."""
+    """The labels by scikit-learn's AP, by K-means with the true number of clusters, or by our clustering."""
     if method == "ours":
         return cluster_clients(rows, random_state=0).labels
     if method == "K-means":
@@ -114,7 +126,7 @@ def _cluster(rows: Matrix, method: str, categories: int) -> Labels:
 
 
 def _same_distances(rows: Matrix) -> Matrix:
-    """As many numbers a row as there are rows."""
+    """Rows with the same pairwise distances and only as many numbers as there are rows."""
     centred = rows - rows.mean(axis=0)
     values, vectors = np.linalg.eigh(centred @ centred.T)
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
@@ -131,7 +143,7 @@ def _pairs(vectors: Matrix, reading: str, epsilon: float) -> list[Row]:
 
 
 def draw(rows: Rows) -> Figure:
-    """Noisy maps above, the accuracy of clusters and their silhouette below."""
+    """Noisy distance maps above; below, the accuracy of the clusters and their silhouette."""
     figure, panels = sheet("Clustering of clients under noise", panels=6, size=(13, 8))
     maps = (
         ("sample", 0.1, "ε = 0.1 for a sample"),
@@ -139,7 +151,8 @@ def draw(rows: Rows) -> Figure:
         ("written", 0.1, "ε = 0.1 as written"),
     )
     for axes, (reading, epsilon, title) in zip(panels[:3], maps, strict=True):
-        client_map(axes, _map(rows, reading, epsilon), title, label="distance")
+        matrix = pair_matrix(where(rows, kind="pair", reading=reading, epsilon=epsilon), "distance")
+        client_map(axes, np.fmax(matrix, matrix.T), title, label="distance")
     epsilons = _epsilons(rows)
     shown = (
         ("ari", ("written", "sample"), "ARI, whole vectors"),
@@ -148,7 +161,7 @@ def draw(rows: Rows) -> Figure:
     )
     for axes, (key, readings, title) in zip(panels[3:], shown, strict=True):
         series = {
-            f"{method}, {'as written' if reading == 'written' else 'noise of a sample'}": (
+            f"{method}, {SHOWN.get(reading, SHOWN['sample'])}": (
                 epsilons,
                 [_mean(rows, key, reading, method, epsilon) for epsilon in epsilons],
             )
@@ -166,7 +179,7 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """Each claim in both readings: to the letter, and with the noise of a sample."""
+    """Each statement in both readings: to the letter, and with the noise of a sample."""
     largest = max(_epsilons(rows))
     written = {method: _mean(rows, "ari", "written", method, largest) for method in ("AP", "K-means")}
     noised = where(rows, kind="score", epsilon=largest)
@@ -220,14 +233,14 @@ def judge(rows: Rows) -> list[Verdict]:
             "mean ARI over all ε: "
             + "; ".join(
                 f"{words} {over_all[reading, 'AP']:.3f} and {over_all[reading, 'K-means']:.3f}"
-                for reading, words in (("sample", "noise of a sample"), ("written", "as written"))
+                for reading, words in SHOWN.items()
             )
-            + " (K-means is told the number of clusters)",
+            + " (K-means is given the number of clusters)",
             both(lambda reading: over_all[reading, "AP"] > over_all[reading, "K-means"] + 0.02),
         ),
         _guarantee(rows),
         Verdict(
-            "(ours) sketches bear more noise: it is on 256 numbers instead of the whole model's",
+            "(ours) sketches tolerate more noise: it is on 256 numbers, not on as many as the model has",
             f"least ε without a drop of AP: {_words(_least(rows, 'sketch'))} for sketches, "
             f"{_words(_least(rows, 'sample'))} for whole vectors; our clustering, which refuses splits of low "
             f"silhouette: {_words(_least(rows, 'sketch', 'ours'))} and {_words(_least(rows, 'sample', 'ours'))}",
@@ -237,15 +250,15 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _guarantee(rows: Rows) -> Verdict:
-    """What the letter of the mechanism really guarantees to a client."""
+    """What the mechanism, as written, really guarantees to a client."""
     pairs = sorted({(row["epsilon"], row["local_epsilon"]) for row in rows if row.get("local_epsilon") is not None})
     kept = [true <= nominal for nominal, true in pairs]
     words = ", ".join(f"{nominal:g}: {true:.3g}" for nominal, true in pairs)
     return Verdict(
         "noise by √(2 ln(1.25/δ))/ε gives (ε, δ)-differential privacy",
-        f"to a client that noises its own vector, two of which may be √2·G apart, as written (nominal: true): {words}; "
-        "noise of a sample gives the nominal ε to one sample if each sample's part is clipped to G, and nothing like "
-        "it to the client",
+        f"for a client that adds noise to its own vector, two of which may be √2·G apart, as written (nominal: true): "
+        f"{words}; noise of a sample gives the nominal ε for one sample if each sample's part is clipped to G, and far "
+        "less for the client",
         graded(all(kept), any(kept)),
     )
 
@@ -259,7 +272,7 @@ def _epsilons(rows: Rows) -> list[float]:
 
 
 def _aris(rows: Rows, reading: str, methods: Sequence[str], epsilon: float) -> str:
-    """ARI at this ε and at the next smaller one."""
+    """The ARI at this ε and at the next smaller one."""
     smaller = max((each for each in _epsilons(rows) if each < epsilon), default=epsilon)
     return "; ".join(
         f"{method} "
@@ -269,13 +282,13 @@ def _aris(rows: Rows, reading: str, methods: Sequence[str], epsilon: float) -> s
 
 
 def _holds(rows: Rows, reading: str, methods: Sequence[str], low: float) -> bool:
-    """Whether there is no drop from `low` on."""
+    """Whether the ARI does not drop from `low` on."""
     tried = [each for each in _epsilons(rows) if each >= low]
     return all(_mean(rows, "ari", reading, method, each) >= GOOD for method in methods for each in tried)
 
 
 def _share(rows: Rows, reading: str, epsilon: float) -> float:
-    """Of the pairs of a category, those that are nearer than any other client of either."""
+    """The share of a category's pairs that are closer than any other client is to either."""
     own = where(rows, kind="score", reading=reading, method="AP", epsilon=epsilon, clip=1.0)
     return float(np.mean([row["nearer"] / row["pairs"] for row in own]))
 
@@ -286,7 +299,7 @@ def _sensitive(rows: Rows, reading: str, epsilon: float) -> bool:
 
 
 def _least(rows: Rows, reading: str, method: str = "AP") -> float:
-    """The least ε without a drop; infinity if there is none."""
+    """The least ε without a drop of the ARI; infinity if there is none."""
     return min((each for each in _epsilons(rows) if _holds(rows, reading, (method,), each)), default=np.inf)
 
 
@@ -294,13 +307,4 @@ def _words(epsilon: float) -> str:
     return "none" if epsilon == np.inf else f"{epsilon:g}"
 
 
-def _map(rows: Rows, reading: str, epsilon: float) -> Matrix:
-    own = where(rows, kind="pair", reading=reading, epsilon=epsilon)
-    size = 1 + max(row["a"] for row in own)
-    matrix = np.full((size, size), np.nan)
-    for row in own:
-        matrix[row["a"], row["b"]] = matrix[row["b"], row["a"]] = row["distance"]
-    return matrix
-
-
-ITEM = Item("noisy-clustering", "Clustering with noise on what clients upload", "Appendix G", cells, draw, judge)
+ITEM = Item("noisy-clustering", "Clustering with noise on the clients' uploads", "Appendix G", cells, draw, judge)

@@ -1,4 +1,4 @@
-"""Rows picked by their values, and figures of those: what drawing and judging begin with."""
+"""Selecting rows and summarising their columns: the first step of every picture and verdict."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from sensecrypt.lab.drawing import Axes, Figure, sheet
-from sensecrypt.lab.experiments.charts import Range
 from sensecrypt.lab.experiments.item import Rows
+
+Range = tuple[float, float, float]  # least, mean (or median), largest
 
 
 def where(rows: Rows, **wanted: object) -> list[Mapping[str, Any]]:
@@ -22,8 +22,13 @@ def distinct(rows: Rows, key: str) -> list[Any]:
     return list(dict.fromkeys(row[key] for row in rows))
 
 
+def by(rows: Rows, key: str) -> dict[Any, list[Mapping[str, Any]]]:
+    """The rows of each value of a column, in the order of the rows."""
+    return {value: where(rows, **{key: value}) for value in distinct(rows, key)}
+
+
 def mean(rows: Rows, key: str, weight: str = "") -> float:
-    """The mean of a column, weighted by another one if it is named."""
+    """The mean of a column, weighted by another column if one is named."""
     values = [row[key] for row in rows]
     return float(np.average(values, weights=[row[weight] for row in rows]) if weight else np.mean(values))
 
@@ -34,14 +39,14 @@ def span(values: Sequence[float]) -> Range:
 
 
 def of_each(values: Sequence[float]) -> str:
-    """Values with two digits, one after the other."""
+    """Values with two decimals, separated by spaces."""
     return " ".join(f"{value:.2f}" for value in values)
 
 
-def panel_each(rows: Rows, key: str, title: str) -> tuple[Figure, list[tuple[Axes, Rows]]]:
-    """A figure with a panel per value of a column, named after it, and the rows of each."""
-    names = distinct(rows, key)
-    figure, panels = sheet(title, panels=len(names), size=(max(5.4 * len(names), 7.5), 4.4))
-    for axes, name in zip(panels, names, strict=True):
-        axes.set_title(name)
-    return figure, [(axes, where(rows, **{key: name})) for axes, name in zip(panels, names, strict=True)]
+def pair_matrix(rows: Rows, key: str) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """A column of rows about pairs (a, b) as a matrix; NaN where there is no row."""
+    size = 1 + max(row["a"] for row in rows)
+    matrix = np.full((size, size), np.nan)
+    for row in rows:
+        matrix[row["a"], row["b"]] = row[key]
+    return matrix

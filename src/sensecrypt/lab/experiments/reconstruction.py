@@ -1,6 +1,6 @@
-"""Appendix P: images from gradients under MaskCrypt and SenseCrypt, blind to what is hidden and aware of it.
+"""Appendix P: images from gradients under MaskCrypt and SenseCrypt, by attackers with and without regard to the mask.
 
-And from sensitivities in the clear, of which Appendix G says that no attack reconstructs data from them.
+Also images from sensitivities in the clear, of which Appendix G says that no attack reconstructs data from them.
 """
 
 from __future__ import annotations
@@ -24,49 +24,45 @@ from sensecrypt.data.datasets import Dataset
 from sensecrypt.lab.assess.images import image_rows
 from sensecrypt.lab.assess.peers import Peers
 from sensecrypt.lab.assess.protection import Protection, expose
+from sensecrypt.lab.assess.setting import Setting
 from sensecrypt.lab.attacks.image_scores import score_images
 from sensecrypt.lab.attacks.images import dlg
 from sensecrypt.lab.attacks.matching import Fill
 from sensecrypt.lab.attacks.synthetic import SyntheticClient, synthetic_client
 from sensecrypt.lab.drawing import Axes, Figure, colour_of, sheet
-from sensecrypt.lab.experiments.item import Cell, Item, Outcome, Row, Rows, Spec, Verdict, answer, graded
-from sensecrypt.rng import derive_rng, derive_seed
+from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
+from sensecrypt.rng import derive_seed
 
 NOTHING, MASK, SENSE = "nothing", "MaskCrypt", "SenseCrypt"
 CLEAR = "SenseCrypt, all of it"
 OURS, INSIDE = "default, aggregator alone", "default, with a member"
 SWEEP = {"high": "high_sensitivity", "random": "random"}
-SEEN = 0.5  # SSIM from which on a digit can be made out; noise has about 0.05
+SEEN = 0.5  # SSIM from which on a digit is recognisable; noise has about 0.05
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attack on one image.
+    """One attack on one image."""
 
-    Attributes:
-        method: as the picture calls it.
-        protection: what the client encrypts.
-        fill: what the attacker makes of hidden values.
-        colluding: whether he knows the order.
-        seed: of client and attack.
-        shown: whether the row holds the image.
-    """
-
-    method: str
-    protection: Protection
-    fill: Fill
-    colluding: bool
-    seed: int
-    shown: bool
+    method: str  # its name in the picture
+    protection: Protection  # what the client encrypts
+    fill: Fill  # how the attacker treats hidden values
+    colluding: bool  # whether it knows the order
+    seed: int  # of client and attack
+    shown: bool  # whether the row holds the image
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """The methods client by client, the sweep policy by policy, then batches."""
+    """The methods, one cell per client; the sweep, one cell per policy; then batches."""
     seeds = range(spec["first_seed"], spec["first_seed"] + spec["seeds"])
     one = 1.2 * spec["steps"] / 5
     found = [Cell(f"methods-{seed}", 4 * one, partial(_measure, spec, _methods(spec, seed))) for seed in seeds]
     for first in SWEEP:
-        tries = [each for seed in seeds[: spec["sweep_seeds"]] for each in _sweep(spec, first, seed)]
+        tries = [
+            Attempt(f"{first} first", Protection(SWEEP[first], "paper", share), "mask-aware", True, seed, False)
+            for seed in seeds[: spec["sweep_seeds"]]
+            for share in spec["sweep_shares"]
+        ]
         found.append(Cell(f"sweep-{first}", one * len(tries) / 2, partial(_measure, spec, tries)))
     if spec["batch"]:
         found.append(Cell("batch", 60.0, partial(_batch, spec)))
@@ -88,15 +84,8 @@ def _methods(spec: Spec, seed: int) -> list[Attempt]:
     ]
 
 
-def _sweep(spec: Spec, first: str, seed: int) -> list[Attempt]:
-    return [
-        Attempt(f"{first} first", Protection(SWEEP[first], "paper", share), "mask-aware", True, seed, False)
-        for share in spec["sweep_shares"]
-    ]
-
-
 def _measure(spec: Spec, attempts: Sequence[Attempt], _folder: Path) -> list[Row]:
-    """Two at a time: an attack of a small network cannot use more than one core."""
+    """Run two attempts at a time: an attack on a small network cannot use more than one core."""
     attack = partial(_attack, spec["steps"], spec["restarts"])
     if not may_fork():
         return [attack(attempt) for attempt in attempts]
@@ -107,9 +96,7 @@ def _measure(spec: Spec, attempts: Sequence[Attempt], _folder: Path) -> list[Row
 def _attack(steps: int, restarts: int, attempt: Attempt) -> Row:
     data = _data()
     client = _client(attempt.seed)
-    protection = attempt.protection
-    rng = derive_rng(attempt.seed, f"protection {protection.name} {protection.share}")
-    seen = expose(protection, Peers(client, data.train_images, data.train_labels, seed=attempt.seed), rng=rng)
+    seen = expose(attempt.protection, Peers(client, data.train_images, data.train_labels, seed=attempt.seed))
     generator = torch.Generator().manual_seed(derive_seed(attempt.seed, f"dlg {attempt.fill}"))
     observation = seen.to(client, colluding=attempt.colluding)
     got = dlg(observation, fill=attempt.fill, generator=generator, steps=steps, restarts=restarts).images.numpy()
@@ -139,24 +126,27 @@ def _client(seed: int) -> SyntheticClient:
 
 
 def _batch(spec: Spec, _folder: Path) -> list[Row]:
-    """Inverting Gradients on LeNet-5; the paper's attacker has the labels that iLRG finds."""
+    """Inverting Gradients on LeNet-5; the paper's attacker uses the labels that iLRG finds."""
     data = _data()
     torch.set_num_threads(1)
-    rows = image_rows(
+    setting = Setting(
         model="lenet5",
         images=data.train_images,
         labels=data.train_labels,
         classes=data.classes,
         samples=spec["batch"],
+        protections=[Protection(policy, "paper", spec["share"]) for policy in ("maskcrypt", "sensecrypt")],
+    )
+    rows = image_rows(
+        setting,
         seeds=spec["batch_seeds"],
         first_seed=spec["first_seed"],
-        protections=[Protection(policy, "paper", spec["share"]) for policy in ("maskcrypt", "sensecrypt")],
         attacks=("inverting",),
         steps=spec["batch_steps"],
     )
     names = {"plaintext": NOTHING, "maskcrypt": MASK, "sensecrypt": SENSE}
     kept = ("attack", "adversary", "share", "psnr", "ssim")
-    # The paper's comparison is of uploads: neither guessing nor Γ in the clear, which docs/security.md has.
+    # The paper compares uploads only: guessing and Γ in the clear are in docs/security.md.
     compared = [row for row in rows if row["adversary"] in ("zero-fill", "mask-aware")]
     return [{"method": names[row["policy"]], **{key: row[key] for key in kept}} for row in compared]
 
@@ -173,7 +163,7 @@ def _pixels(text: str) -> npt.NDArray[np.uint8]:
 
 
 def draw(rows: Rows) -> Figure:
-    """The image and what was made of it; below, how well the mask-aware attack does against the share."""
+    """The image and its reconstructions; below, the quality of the mask-aware attack against the share."""
     shown = [row for row in rows if row.get("image")]
     across = len(shown) + 1
     figure, [below] = sheet("One image from its gradient", panels=1, size=(12, 6.4))
@@ -210,24 +200,24 @@ def _picture(axes: Axes, text: str, title: str, note: str) -> None:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """The paper's comparison; what both attackers make of 3 %; from which share on the better one fails."""
-    plain = _told(rows, NOTHING, "mask-aware")
+    """The paper's comparison; both attackers at 3 %; and the share from which on the better attacker fails."""
+    plain = _quality(rows, NOTHING, "mask-aware")
     mask, sense = (_median(rows, method, "zero-fill", "ssim") for method in (MASK, SENSE))
     count = sum(row["method"] == SENSE and row["adversary"] == "zero-fill" and row["attack"] == "dlg" for row in rows)
     share = next(row["share"] for row in rows if row["method"] == SENSE)
-    less: Outcome = "reproduced in shape" if sense < mask - 0.1 else "not reproduced"
     aware = _median(rows, SENSE, "mask-aware", "ssim")
     verdicts = [
         Verdict(
             "SenseCrypt's reconstruction exposes much less useful information than MaskCrypt's",
-            f"hidden values taken for 0, {share:.1%} encrypted, median of {count}: SenseCrypt "
-            f"{_told(rows, SENSE, 'zero-fill')}, MaskCrypt {_told(rows, MASK, 'zero-fill')}, nothing encrypted {plain}",
-            "reproduced" if mask > SEEN > sense else less,
+            f"hidden values set to 0, {share:.1%} encrypted, median of {count}: SenseCrypt "
+            f"{_quality(rows, SENSE, 'zero-fill')}, MaskCrypt {_quality(rows, MASK, 'zero-fill')}, nothing encrypted "
+            f"{plain}",
+            graded(mask > SEEN > sense, sense < mask - 0.1),
         ),
         Verdict(
-            f"(ours) does {share:.1%} stop an attacker who leaves hidden values out, instead of taking them for 0?",
-            f"SenseCrypt {_told(rows, SENSE, 'mask-aware')}, MaskCrypt {_told(rows, MASK, 'mask-aware')}, nothing "
-            f"encrypted {plain}",
+            f"(ours) does {share:.1%} stop an attacker that ignores hidden values instead of setting them to 0?",
+            f"SenseCrypt {_quality(rows, SENSE, 'mask-aware')}, MaskCrypt {_quality(rows, MASK, 'mask-aware')}, "
+            f"nothing encrypted {plain}",
             answer(aware <= SEEN),
         ),
         _clear_verdict(rows),
@@ -252,24 +242,24 @@ def _clear_verdict(rows: Rows) -> Verdict:
     found = _median(rows, CLEAR, "sensitivity", "ssim")
     return Verdict(
         "(Appendix G) no existing attack reconstructs data from sensitivities, which clients upload in the clear",
-        f"everything encrypted, the aggregator alone, |g| = Γ/|w|: {_told(rows, CLEAR, 'sensitivity')}, nothing "
-        f"encrypted {_told(rows, NOTHING, 'mask-aware')}",
-        "not reproduced" if found > SEEN else "reproduced",
+        f"everything encrypted, the aggregator alone, |g| = Γ/|w|: {_quality(rows, CLEAR, 'sensitivity')}, nothing "
+        f"encrypted {_quality(rows, NOTHING, 'mask-aware')}",
+        graded(found <= SEEN),
     )
 
 
 def _sweep_verdict(rows: Rows) -> Verdict:
-    fails, told = {}, []
+    fails, found = {}, []
     for first in SWEEP:
         shares = _shares(rows, first)
         seen = [_median(rows, f"{first} first", "mask-aware", "ssim", share) for share in shares]
         failing = [share for place, share in enumerate(shares) if max(seen[place:]) < SEEN]
         fails[first] = f"from {failing[0]:.0%} on" if failing else "nowhere"
-        words = [f"{_told(rows, f'{first} first', 'mask-aware', share)} at {share:.0%}" for share in shares]
-        told.append(f"{first} first {', '.join(words)}")
+        words = [f"{_quality(rows, f'{first} first', 'mask-aware', share)} at {share:.0%}" for share in shares]
+        found.append(f"{first} first {', '.join(words)}")
     return Verdict(
         "(ours) how much must be encrypted before the mask-aware attack fails?",
-        f"it fails {', '.join(f'{where} ({first} first)' for first, where in fails.items())}: {'; '.join(told)}",
+        f"it fails {', '.join(f'{where} ({first} first)' for first, where in fails.items())}: {'; '.join(found)}",
         answer(fails["high"] != "nowhere"),
     )
 
@@ -277,22 +267,21 @@ def _sweep_verdict(rows: Rows) -> Verdict:
 def _default_verdict(rows: Rows) -> Verdict:
     alone, inside = (_median(rows, method, "mask-aware", "ssim") for method in (OURS, INSIDE))
     hidden = next(row["share"] for row in rows if row["method"] == OURS)
-    part: Outcome = "reproduced in shape" if alone < SEEN else "not reproduced"
     return Verdict(
         f"(ours) preset default at the same budget, with the classifier {hidden:.0%}: does the attack fail?",
-        f"aggregator alone {_told(rows, OURS, 'mask-aware')}, with a member of the cluster "
-        f"{_told(rows, INSIDE, 'mask-aware')}",
-        "beyond" if max(alone, inside) < SEEN else part,
+        f"aggregator alone {_quality(rows, OURS, 'mask-aware')}, with a member of the cluster "
+        f"{_quality(rows, INSIDE, 'mask-aware')}",
+        answer(True) if max(alone, inside) < SEEN else graded(False, alone < SEEN),
     )
 
 
-def _told(rows: Rows, method: str, adversary: str, share: float | None = None) -> str:
+def _quality(rows: Rows, method: str, adversary: str, share: float | None = None) -> str:
     psnr, ssim = (_median(rows, method, adversary, key, share) for key in ("psnr", "ssim"))
     return f"{psnr:.0f} dB (SSIM {ssim:.2f})"
 
 
 def _median(rows: Rows, method: str, adversary: str, key: str, share: float | None = None) -> float:
-    """Over images of the attack on single ones; a PSNR that is missing is that of equal images."""
+    """The median over single images; a missing PSNR is the infinite one of equal images."""
     wanted = ("dlg", method, adversary)
     own = [row for row in rows if (row["attack"], row["method"], row["adversary"]) == wanted]
     values = [row[key] for row in own if share is None or round(row["share"], 3) == share]

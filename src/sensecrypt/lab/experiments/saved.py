@@ -1,4 +1,4 @@
-"""What an item measured, on disk: rows with their settings as JSON, the same rows as CSV, and the picture."""
+"""The measurements of an item on disk: rows with their settings as JSON, the same rows as CSV, and the picture."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Saved:
 
     Attributes:
         item: its id.
-        scale: at which it was measured.
-        settings: with which.
-        differs: in what they are not the paper's.
-        machine: on what.
-        day: when, as year-month-day.
+        scale: `quick` or `full`.
+        settings: of the measurement.
+        differs: how it differs from the paper's.
+        machine: processor, memory and versions.
+        day: of the measurement, as year-month-day.
         seconds: how long it took.
-        rows: what was found.
+        rows: the measurements.
     """
 
     item: str
@@ -45,7 +45,7 @@ class Saved:
 
 
 def write_rows(folder: Path, saved: Saved) -> None:
-    """Keep the rows, as JSON and as CSV."""
+    """Save the rows, as JSON and as CSV."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {"version": VERSION, **asdict(saved)}
     write_whole(folder / ROWS, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode())
@@ -53,7 +53,7 @@ def write_rows(folder: Path, saved: Saved) -> None:
 
 
 def read_rows(folder: Path) -> Saved:
-    """The rows that are in a folder."""
+    """The rows in a folder."""
     path = folder / ROWS
     try:
         document = json.loads(path.read_text())
@@ -69,7 +69,7 @@ def read_rows(folder: Path) -> Saved:
 
 
 def finite(rows: list[Row]) -> list[Row]:
-    """Rows as JSON can hold them: what is not a number is None."""
+    """Rows as JSON can hold them: infinite numbers and NaN become None."""
     return [
         {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}
         for row in rows
@@ -77,7 +77,7 @@ def finite(rows: list[Row]) -> list[Row]:
 
 
 def draw(folder: Path, item: Item, saved: Saved) -> Path:
-    """The picture, from the rows alone; the same rows give the same bytes."""
+    """Draw the picture from the rows alone; the same rows give the same bytes."""
     with style("figures"):
         image = to_png(_checked(item.draw, item, saved))
     return write_whole(folder / PICTURE, image)

@@ -10,11 +10,11 @@ import numpy as np
 
 from sensecrypt.lab.compare.scenarios import SCENARIOS
 from sensecrypt.lab.experiments.item import Rows
-from sensecrypt.lab.experiments.picking import where
+from sensecrypt.lab.experiments.picking import distinct, where
 
 OURS, AHEAD = "our default", "our default, ahead"
-READING = "budget"  # what preset paper normalises its objectives over
-READINGS = ("all", "feasible")  # what it could be instead
+READING = "budget"  # over these masks preset paper normalises its objectives
+READINGS = ("all", "feasible")  # and over these in the other readings
 METHODS = {
     "Plaintext": "plaintext@paper",
     "Baseline": "full@paper",
@@ -31,13 +31,13 @@ PAPER_PART, DEFAULT_PART = READING, "default"
 WAYS = ("bytes_up", "bytes_down")
 STATISTICAL, SYSTEM, BOTH = "statistical", "system", "statistical+system"
 CLASSES = 10  # of both data sets
-LEARNT = 0.05  # above one answer for all that counts as having learnt
-NORMAL = 0.02  # below the accuracy on IID data that still counts as its level
+LEARNT = 0.05  # above one answer for all samples: the least that counts as having learnt
+NORMAL = 0.02  # below the accuracy on IID data: the most that still counts as its level
 Place = tuple[str, str]  # scenario and data set
 
 
 def methods_of(part: str) -> dict[str, str]:
-    """The methods of a part of a comparison: of the paper under one reading, or of our default preset."""
+    """The methods of a part of a comparison: the paper's under one reading, or our default preset's."""
     if part == DEFAULT_PART:
         return DEFAULTS
     if part == PAPER_PART:
@@ -50,9 +50,7 @@ class Found:
 
     def __init__(self, rows: Rows, part: str = PAPER_PART) -> None:
         rows = where(rows, part=part)
-        self.scenarios, self.datasets = (
-            list(dict.fromkeys(row[key] for row in rows)) for key in ("scenario", "dataset")
-        )
+        self.scenarios, self.datasets = (distinct(rows, key) for key in ("scenario", "dataset"))
         self.places: list[Place] = list(dict.fromkeys((row["scenario"], row["dataset"]) for row in rows))
         self._totals: dict[tuple[Place, str], Mapping[str, Any]] = {}
         self._rounds: dict[tuple[Place, str], list[Mapping[str, Any]]] = {}
@@ -68,11 +66,11 @@ class Found:
         return sorted(self._rounds[place, method], key=lambda row: int(row["round"]))
 
     def total(self, place: Place, method: str, key: str = "device_seconds") -> Any:
-        """A figure of all rounds together."""
+        """A figure over all rounds."""
         return self._totals[place, method][key]
 
     def sent(self, place: Place, method: str, way: str) -> float:
-        """Megabytes a round."""
+        """Megabytes per round."""
         return fmean(row[way] for row in self._rounds[place, method]) / 1e6
 
     def by_time(self, place: Place) -> list[str]:
@@ -80,12 +78,12 @@ class Found:
         return sorted(PAPERS, key=lambda name: float(self.total(place, name)))
 
     def by_bytes(self, place: Place) -> list[str]:
-        """The paper's methods, by what they send, least first."""
+        """The paper's methods, fewest bytes first."""
         return sorted(PAPERS, key=lambda name: sum(self.sent(place, name, way) for way in WAYS))
 
 
 def chance(scenario: str) -> float:
-    """The accuracy of one answer for all of a client's samples; its classes are equally frequent."""
+    """The accuracy of one answer for all samples of a client, whose classes are equally frequent."""
     kind, _, groups = str(SCENARIOS[scenario].settings["partition"]).partition(":")
     if kind != "categories":
         return 1 / CLASSES

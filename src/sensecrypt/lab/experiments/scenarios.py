@@ -26,8 +26,8 @@ from sensecrypt.lab.experiments.scenario_rows import (
 )
 from sensecrypt.methods import Method, parse_methods
 
-_TRAINING = {"cifar-10": 13.0, "fashion-mnist": 1.0}  # seconds that all clients take for an epoch
-_ENCRYPTING = {"cifar-10": 75.0, "fashion-mnist": 32.0}  # seconds that all clients take for the whole model
+_TRAINING = {"cifar-10": 13.0, "fashion-mnist": 1.0}  # seconds of all clients for an epoch
+_ENCRYPTING = {"cifar-10": 75.0, "fashion-mnist": 32.0}  # seconds of all clients for the whole model
 
 _TOTALS = (
     *("device_seconds", "device_seconds_ours", "setup_seconds", "encrypted_share", "union_share", "accuracy_mean"),
@@ -37,15 +37,15 @@ _TOTALS = (
 
 
 class _Calibrated(Method):
-    """Charged at measured cost_model whatever holds for the others."""
+    """A method whose encryption is charged at measured cost, whatever the mode of the others."""
 
-    def configure(self, common: dict[str, Any], crypto: str) -> RunConfig:  # noqa: ARG002 (never others' choice)
-        """The run."""
+    def configure(self, common: dict[str, Any], crypto: str) -> RunConfig:  # noqa: ARG002 (the mode of the others)
+        """The configuration of the run."""
         return super().configure(common, "calibrated")
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """Comparisons for each scenario and data set: the paper's methods, its other readings, our default preset."""
+    """Comparisons per scenario and data set: the paper's methods, its other readings, our default preset."""
     return [
         Cell(
             f"{scenario}-{dataset}-{part}",
@@ -84,7 +84,7 @@ def _measure(spec: Spec, scenario: str, place: int, part: str, folder: Path) -> 
     if part == DEFAULT_PART:
         if not _is_real(spec, scenario, dataset):
             chosen[1] = _Calibrated(**vars(chosen[1]))
-        chosen[2] = _Calibrated(**vars(chosen[2]))  # the same ciphertexts, made earlier
+        chosen[2] = _Calibrated(**vars(chosen[2]))  # the same ciphertexts, prepared earlier
     # Devices do not change what is trained: scenarios and readings share it.
     training = folder.parent / f"training-{dataset}"
     report = compare(scenario, chosen, settings, folder, resume=True, training=training)
@@ -98,7 +98,7 @@ def _measure(spec: Spec, scenario: str, place: int, part: str, folder: Path) -> 
 
 
 def draw(rows: Rows) -> Figure:
-    """A row of panels a scenario: training time, accuracy on each data set, communication."""
+    """One row of panels per scenario: training time, accuracy on each data set, communication."""
     found = Found(rows)
     across, datasets = 2 + len(found.datasets), found.datasets
     size = (3.4 * across, 3.1 * len(found.scenarios) + 0.8)
@@ -118,7 +118,7 @@ def draw(rows: Rows) -> Figure:
             {name: [found.sent((scenario, each), name, way) for each in datasets] for name in METHODS} for way in WAYS
         )
         _columns(last, datasets, up, sent, lines=down)
-        last.set(title=f"{scenario}: communication\n(bar: up; black line: down)", ylabel="MB a round, all clients")
+        last.set(title=f"{scenario}: communication\n(bar: up; black line: down)", ylabel="MB per round, all clients")
     legend(figure, {name: (colour_of(place), False) for place, name in enumerate(METHODS)})
     return figure
 
@@ -131,10 +131,10 @@ def _columns(
     *,
     lines: Mapping[str, Sequence[float]] | None = None,
 ) -> None:
-    """Upright bars on a logarithmic axis that all scenarios share, the value in words above each."""
+    """Draw upright bars on a logarithmic axis that all scenarios share, each with its value above it."""
     log_axis(axes, "y", every)
     low, high = axes.get_ylim()
-    axes.set_ylim(low, high * (high / low) ** 0.25)  # room for the words
+    axes.set_ylim(low, high * (high / low) ** 0.25)  # room for the values
     wide = 0.84 / len(series)
     for place, (name, values) in enumerate(series.items()):
         for group, value in enumerate(values):
@@ -144,22 +144,14 @@ def _columns(
             if lines is not None:
                 axes.hlines(lines[name][group], x - wide / 2, x + wide / 2, color="black", linewidth=1.6)
                 top = max(value, lines[name][group])
-            axes.annotate(
-                number(value),
-                (x, top),
-                (0, 3),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-                rotation=90,
-                size=8,
-            )
+            above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "rotation": 90}
+            axes.annotate(number(value), (x, top), (0, 3), size=8, **above)
     axes.set_xticks(range(len(groups)), list(groups))
     axes.grid(axis="y")
 
 
 def _accuracy(axes: Axes, courses: Mapping[str, Sequence[Mapping[str, Any]]], guess: float) -> None:
-    """Mean of the clients, shade from worst to best; methods that train the same models share a line."""
+    """Draw the clients' mean, with a shade from worst to best; methods that train the same models share a line."""
     drawn: dict[tuple[float, ...], list[str]] = {}
     for name, course in courses.items():
         drawn.setdefault(tuple(row["accuracy_mean"] for row in course), []).append(name)

@@ -18,7 +18,7 @@ from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
 from sensecrypt.lab.experiments.picking import distinct, where
 
 STOCK, STOCK_3072 = "python-paillier, 2048 bits", "python-paillier, 3072 bits"
-CKKS, CKKS_SINGLE = "TenSEAL CKKS, packed", "TenSEAL CKKS, a value a ciphertext"
+CKKS, CKKS_SINGLE = "TenSEAL CKKS, packed", "TenSEAL CKKS, a value a ciphertext"  # names in saved rows
 OURS = {
     "paillier-2048-scalar": "ours: Paillier, a value a ciphertext",
     "paillier-2048": "ours: Paillier, 63 values a ciphertext",
@@ -33,13 +33,13 @@ PAPER = {  # quantity: seconds and bytes with Paillier, seconds and bytes of all
     1_000: (396.1321, 767_990, 0.0079, 334_366),
     10_000: (3925.9769, 7_679_907, 0.0261, 1_002_800),
 }
-BANDWIDTH = 50e6  # bytes a second, the paper's fastest device
+BANDWIDTH = 50e6  # bytes per second, the paper's fastest device
 
-Encrypt = Callable[[int], Callable[[], int]]  # encrypts so many values; what it gives tells their bytes
+Encrypt = Callable[[int], Callable[[], int]]  # encrypts so many values; returns a function that returns their length
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """A cell a scheme; those of a value a ciphertext are measured up to a limit, and multiplied beyond it."""
+    """One cell per scheme; with one value per ciphertext, times are measured up to a limit and multiplied beyond it."""
     repeats, limit, most = spec["repeats"], spec["limit"], max(spec["quantities"])
     plan: list[tuple[str, Callable[[], Encrypt], int, float]] = [
         (STOCK, partial(_stock, 2048), limit, 0.022 * limit),
@@ -59,7 +59,7 @@ def _slug(name: str) -> str:
 
 
 def _measure(spec: Spec, name: str, make: Callable[[], Encrypt], most: int, _folder: Path) -> list[Row]:
-    """Medians of processor time on one core; what is too much to measure is multiplied from the largest that was."""
+    """Medians of processor time on one core; larger quantities are multiplied from the largest that was measured."""
     encrypt = make()
     encrypt(1)  # builds tables
     rows: list[Row] = []
@@ -117,15 +117,15 @@ def _ours(profile: str) -> Encrypt:
 
 
 def draw(rows: Rows) -> Figure:
-    """Time and length against the number of values, the paper's beside ours."""
+    """Time and length against the number of values, ours and the paper's."""
     figure, (left, right) = sheet("Encrypting values, one core", panels=2, size=(12, 5.2))
     names = distinct(rows, "scheme")
     for axes, key, label in ((left, "seconds", "seconds"), (right, "bytes", "bytes")):
         for place, name in enumerate(names):
             own = where(rows, scheme=name)
             axes.plot([r["quantity"] for r in own], [r[key] for r in own], "-", color=colour_of(place), label=name)
-            for told, fill in ((True, colour_of(place)), (False, "white")):
-                part = where(own, measured=told)
+            for measured, fill in ((True, colour_of(place)), (False, "white")):
+                part = where(own, measured=measured)
                 x, y = [row["quantity"] for row in part], [row[key] for row in part]
                 axes.plot(x, y, "o", color=colour_of(place), markerfacecolor=fill, markersize=5)
         quantities = sorted({row["quantity"] for row in rows if row["quantity"] in PAPER})
@@ -197,7 +197,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _third_row(one: Mapping[str, Any], many: Mapping[str, Mapping[str, Any]]) -> Verdict:
-    """Whether exact ring-LWE is better than both of the table's schemes."""
+    """Whether exact ring-LWE is better than both schemes of the table."""
     ring, packed = many[RING], many[PACKED]
     times = {name: many[name]["seconds"] / ring["seconds"] for name in (STOCK, PACKED, CKKS)}
     return Verdict(

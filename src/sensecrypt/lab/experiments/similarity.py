@@ -1,4 +1,4 @@
-"""Appendix E: are clients with like data near each other by their sensitivities?"""
+"""Appendix E: do clients with similar data have similar sensitivities?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sensecrypt.data import by_categories, class_histogram, earth_movers_distanc
 from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.charts import client_map
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
-from sensecrypt.lab.experiments.picking import distinct, where
+from sensecrypt.lab.experiments.picking import by, distinct, pair_matrix, where
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector, mean_gradient
 from sensecrypt.rng import derive_rng, derive_seed
 
@@ -32,7 +32,7 @@ KINDS = ("clear", "sketch")
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """A cell for each learning rate of the one iteration; 0: the model as it is sent to the clients."""
+    """One cell per learning rate of the one iteration; 0: the model as it is sent to the clients."""
     samples = spec["clients"] * spec["samples"]
     return [
         Cell(f"rate-{rate:g}", samples / (1_200 if rate else 4_000), partial(_measure, spec, rate))
@@ -51,7 +51,7 @@ def split(spec: Spec) -> tuple[list[Labels], Labels]:
 
 
 def sensitivities(spec: Spec, parts: Sequence[Labels], rate: float) -> Matrix:
-    """|w·g| of every client after one local epoch at this learning rate, one row each; rate 0: before any training."""
+    """|w·g| of every client after one local epoch at this learning rate, one row per client; 0: before training."""
     torch.set_num_threads(1)
     warm_up()
     data = load_dataset(spec["dataset"])
@@ -61,16 +61,8 @@ def sensitivities(spec: Spec, parts: Sequence[Labels], rate: float) -> Matrix:
         model = build_model(DEFAULT_MODEL[spec["dataset"]], seed=derive_seed(spec["seed"], "model"))
         if rate:
             seed = derive_seed(spec["seed"], "batches", client)
-            train(
-                model,
-                images,
-                labels,
-                epochs=1,
-                batch_size=spec["batch_size"],
-                learning_rate=rate,
-                momentum=spec["momentum"],
-                seed=seed,
-            )
+            fixed = {key: spec[key] for key in ("batch_size", "momentum")}
+            train(model, images, labels, epochs=1, learning_rate=rate, seed=seed, **fixed)
         rows.append(sensitivity(get_vector(model), mean_gradient(model, images, labels)).astype(np.float64))
     return np.array(rows)
 
@@ -109,19 +101,19 @@ def draw(rows: Rows) -> Figure:
     figure, grid = sheet(title, panels=2 * (1 + len(rates)), size=(8.6, 3.5 * (1 + len(rates))), columns=2)
     grid.pop(1).remove()
     for each, (rate, key, title) in zip(grid, panels, strict=True):
-        matrix = _matrix(where(rows, rate=rate), key)
+        matrix = pair_matrix(where(rows, rate=rate), key)
         client_map(each, matrix / (matrix.max() or 1.0), title, low=0.0, high=1.0)
     return figure
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """Whether clients of a category are nearer to each other than to all others, and whether clustering finds them."""
-    rates = distinct(rows, "rate")
-    scores = {(rate, kind): _score(where(rows, rate=rate), kind) for rate in rates for kind in KINDS}
+    """Whether clients of a category are closer to each other than to all others, and whether clustering finds them."""
+    rates = by(rows, "rate")
+    scores = {(rate, kind): _score(own, kind) for rate, own in rates.items() for kind in KINDS}
     head = "pairs of a category that are nearer than any other client of either: "
     words = {kind: head + "; ".join(f"{_when(rate)}: {scores[rate, kind].words}" for rate in rates) for kind in KINDS}
     perfect = {kind: [scores[rate, kind].perfect for rate in rates] for kind in KINDS}
-    across = {rate: _outside(where(rows, rate=rate)) for rate in rates}
+    across = {rate: _outside(own) for rate, own in rates.items()}
     return [
         Verdict(
             "distances of sensitivity vectors within a category are highly consistent with the EMD of the data",
@@ -146,7 +138,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 @dataclass(frozen=True)
 class _Score:
-    """How well distances tell categories apart: pairs in order, of how many; silhouette; ARI of the clusters found."""
+    """How well distances separate categories: correct pairs of all pairs, silhouette, and ARI of the clusters found."""
 
     nearer: int
     pairs: int
@@ -155,17 +147,17 @@ class _Score:
 
     @property
     def perfect(self) -> bool:
-        """All pairs in order, all clusters right."""
+        """Whether all pairs and all clusters are correct."""
         return self.nearer == self.pairs and self.ari == 1.0
 
     @property
     def words(self) -> str:
-        """In a line."""
+        """The score in one line."""
         return f"{self.nearer} of {self.pairs}, silhouette {self.silhouette:.2f}, ARI {self.ari:.2f}"
 
 
 def _score(rows: Rows, kind: str) -> _Score:
-    matrix = _matrix(rows, kind)
+    matrix = pair_matrix(rows, kind)
     own = {row["a"]: (row["category_a"], row[f"cluster_{kind}_of_a"]) for row in rows}
     category, found = (np.array([own[client][place] for client in sorted(own)]) for place in (0, 1))
     silhouette = float(silhouette_score(matrix, category, metric="precomputed"))
@@ -173,7 +165,7 @@ def _score(rows: Rows, kind: str) -> _Score:
 
 
 def nearer_pairs(matrix: Matrix, category: npt.ArrayLike) -> tuple[int, int]:
-    """Pairs of one category that are nearer than every client of another category is to either; and all pairs."""
+    """How many pairs of one category are closer than any client of another is to either; and the number of pairs."""
     kind = np.asarray(category)
     other = np.where(kind[:, None] != kind, matrix, np.inf).min(axis=1)
     pairs = [(a, b) for a in range(len(kind)) for b in range(a) if kind[a] == kind[b]]
@@ -184,14 +176,6 @@ def _outside(rows: Rows) -> float:
     """Rank correlation of both distances over pairs of different categories."""
     pairs = [row for row in rows if row["category_a"] != row["category_b"]]
     return float(spearmanr([row["emd"] for row in pairs], [row["clear"] for row in pairs]).statistic)
-
-
-def _matrix(rows: Rows, key: str) -> Matrix:
-    size = 1 + max(row["a"] for row in rows)
-    matrix = np.zeros((size, size))
-    for row in rows:
-        matrix[row["a"], row["b"]] = row[key]
-    return matrix
 
 
 def _when(rate: float) -> str:

@@ -1,7 +1,7 @@
 """The settings of each item, read from `reproduce/ID.toml`: a quick scale and a full one.
 
-A file has a table for each scale and, at its top, `differs`: in what the item is not the paper's. A scale may have
-`differs` of its own.
+A file has one table per scale and, at its top, `differs`: how the item differs from the paper's. A scale may have its
+own `differs`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Scaled:
     Attributes:
         scale: `quick` or `full`.
         settings: what the item reads.
-        differs: in what it is not the paper's, in words.
+        differs: how it differs from the paper's, in words.
     """
 
     scale: str
@@ -42,14 +42,14 @@ def read_spec(item: str, scale: str, changes: Mapping[str, str], *, folder: Path
     Args:
         item: its id.
         scale: `quick` or `full`.
-        changes: settings to change, as the user wrote them; those that the item does not have are ignored.
+        changes: settings to change, as the user typed them; those that the item does not have are ignored.
         folder: of the files; None: the project's own.
     """
     path, table = _read(item, folder)
     if scale not in table:
         raise InvalidInput(str(path), f"has no table [{scale}]", f"add it, or choose another of {', '.join(SCALES)}")
     if not isinstance(table[scale], dict):
-        raise InvalidInput(str(path), f"has {scale} as a value", f"write a table [{scale}]")
+        raise InvalidInput(str(path), f"has {scale} as a single value", f"write a table [{scale}]")
     settings = dict(table[scale])
     for key, value in settings.items():
         _refuse_infinite(f"{path}: {key}", value)
@@ -60,7 +60,7 @@ def read_spec(item: str, scale: str, changes: Mapping[str, str], *, folder: Path
 
 
 def common_differs(item: str, *, folder: Path | None = None) -> tuple[str, ...]:
-    """In what an item is not the paper's at any scale: in how it measures, not in how much."""
+    """How an item differs from the paper's at every scale: in how it measures, not in how much."""
     return tuple(_read(item, folder)[1].get("differs", ()))
 
 
@@ -70,7 +70,7 @@ def _read(item: str, folder: Path | None) -> tuple[Path, dict[str, Any]]:
 
 
 def _like(key: str, text: str, old: Any) -> Any:
-    """A setting as the user wrote it, of the kind that it replaces."""
+    """A setting as the user typed it, converted to the type that it replaces."""
     try:
         new = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -82,7 +82,7 @@ def _like(key: str, text: str, old: Any) -> Any:
 
 
 def _is_like(new: Any, old: Any) -> bool:
-    """Whether both are of one kind; a whole number will do for any other, and lists have elements of one kind."""
+    """Whether both have one type; a whole number may stand for a float, and list elements are compared one by one."""
     if isinstance(old, list) and isinstance(new, list):
         return bool(new) and all(any(_is_like(each, known) for known in old) for each in new)
     return type(new) is type(old) or (type(new) is int and isinstance(old, float))

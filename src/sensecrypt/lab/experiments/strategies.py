@@ -1,4 +1,4 @@
-"""Appendix H: which parameters to encrypt first, by mutual information and by what iLRG still finds."""
+"""Appendix H: which parameters to encrypt first, by mutual information and by the labels that iLRG still finds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from torch import nn
 from sensecrypt.algo.leakage import mutual_information_curve
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.data import load_dataset
-from sensecrypt.lab.attacks.ladder import ADVERSARIES
-from sensecrypt.lab.attacks.scores import score_labels
+from sensecrypt.lab.attacks.ladder import attack_labels
 from sensecrypt.lab.attacks.synthetic import Images, synthetic_client
 from sensecrypt.lab.drawing import Figure, colour_of, number, sheet
 from sensecrypt.lab.experiments.charts import lines
@@ -34,11 +33,11 @@ NAMES = {LARGE: "ResNet-50", "lenet5": "LeNet-5"}
 SHARP = 0.1  # the share above which the paper's curves have dropped
 LINEAR, UNCHANGED, ALMOST_NOTHING = 0.97, 0.8, 0.1  # R²; of MI, the least and the most part of its start
 ENOUGH = 3  # clients per point, for figures that hardly differ between clients
-ENOUGH_LABELS = 100  # the same for those that do: with fewer, only what is missed by more than chance explains is told
+ENOUGH_LABELS = 100  # for figures that do: with fewer, only misses beyond what chance explains count
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """The paper's network a client at a time; the small one with the attacker who reads all layers, too."""
+    """The paper's network, one cell per client; the small one, also with the attacker that reads all layers."""
     first, small = spec["first_seed"], spec["small_model"]
     found = [
         Cell(f"{spec['model']}-{seed}", 90.0, partial(_measure, spec, spec["model"], [first + seed], "shares", PAPERS))
@@ -55,7 +54,7 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _measure(spec: Spec, model: str, seeds: Sequence[int], which: str, adversary: str, _folder: Path) -> list[Row]:
-    """Means over clients: one row for each strategy, share and adversary, the first of the bins being `mi`."""
+    """Means over clients: one row per strategy, share and adversary; `mi` is that of the first number of bins."""
     torch.set_num_threads(1)
     shares: Sequence[float] = spec[which]
     data = load_dataset(spec["dataset"])
@@ -83,11 +82,11 @@ def _measure(spec: Spec, model: str, seeds: Sequence[int], which: str, adversary
                 hidden = np.zeros(order.size, dtype=bool)
                 hidden[chosen[: ends[end]]] = True
                 seen = client.observe(hidden)
-                told = {_mi(spec, bins): float(curve[end]) for bins, curve in curves.items()}
-                for name in ("prior", adversary) if end == 0 else (adversary,):
-                    scores = score_labels(ADVERSARIES[name](seen), client.counts)
+                bits = {_mi(spec, bins): float(curve[end]) for bins, curve in curves.items()}
+                names = (adversary,) if end else ("prior", adversary)
+                for name, scores in attack_labels(seen, client.counts, names):
                     key = (first if end else "nothing", float(hidden.mean()), name)
-                    found.setdefault(key, []).append({**told, "leacc": scores.leacc, "lnacc": scores.lnacc})
+                    found.setdefault(key, []).append({**bits, "leacc": scores.leacc, "lnacc": scores.lnacc})
     rows: list[Row] = []
     for (first, share, name), each in found.items():
         means: Row = {key: float(np.mean([one[key] for one in each])) for key in each[0]}
@@ -104,8 +103,8 @@ def _fitted(model: str, images: Images, classes: int) -> tuple[Images, str | Cal
     if model != LARGE or images.shape[1:] == (3, 32, 32):
         return images, model
     margins = [(0, 0), (0, 0), *((((32 - side) // 2, (33 - side) // 2)) for side in images.shape[2:])]
-    blinded = np.pad(images, margins)
-    return np.broadcast_to(blinded, (len(blinded), 3, 32, 32)), partial(_resnet50, classes)
+    framed = np.pad(images, margins)
+    return np.broadcast_to(framed, (len(framed), 3, 32, 32)), partial(_resnet50, classes)
 
 
 def _resnet50(classes: int, seed: int) -> nn.Module:
@@ -116,7 +115,7 @@ def _resnet50(classes: int, seed: int) -> nn.Module:
 
 
 def draw(rows: Rows) -> Figure:
-    """MI, LeAcc and LnAcc against the encrypted share, a line of panels for each network."""
+    """MI, LeAcc and LnAcc against the encrypted share, one line of panels per network."""
     models = distinct(rows, "model")
     title = "Encrypting high, low or random sensitivity first"
     figure, panels = sheet(title, panels=3 * len(models), columns=3, size=(13, 4.2 * len(models)))
@@ -127,7 +126,7 @@ def draw(rows: Rows) -> Figure:
         ):
             series = {f"{first} first": _curve(own, first, PAPERS, key) for first in FIRST}
             lines(axes, series, xlabel="encrypted share", ylabel=label)
-            axes.set_title(_named(model), fontsize=9)
+            axes.set_title(NAMES.get(model, model), fontsize=9)
             if key == "mi":
                 axes.set_ylim(bottom=0)
                 continue
@@ -135,7 +134,7 @@ def draw(rows: Rows) -> Figure:
                 for place, first in enumerate(FIRST):
                     x, y = _curve(own, first, ALL_LAYERS, key)
                     axes.plot(x, y, "x", color=colour_of(place), ms=7)
-                axes.plot([], [], "kx", ms=7, label="the same, attacker\nwho reads all layers")
+                axes.plot([], [], "kx", ms=7, label="the same, attacker\nthat reads all layers")
             prior = _of(own, "nothing", "prior")[0][key]
             axes.axhline(prior, color="grey", linestyle="--", linewidth=1, label="guessing")
             axes.set_ylim(0, 1.05)
@@ -148,12 +147,12 @@ def judge(rows: Rows) -> list[Verdict]:
     verdicts = []
     for model in distinct(rows, "model"):
         own = _of_model(rows, model)
-        judged = _judged(own, f"{_named(model)}: ")
+        judged = _judged(own, f"{NAMES.get(model, model)}: ")
         if min(row["seeds"] for row in _of(own, "high", PAPERS)) < ENOUGH:
             judged = [replace(each, outcome="too little to tell") for each in judged]
         verdicts += judged
         if _of(own, "high", ALL_LAYERS):
-            verdicts.append(_withstood(own, _named(model)))
+            verdicts.append(_withstood(own, NAMES.get(model, model)))
     return verdicts
 
 
@@ -178,7 +177,8 @@ def _judged(rows: Rows, name: str) -> list[Verdict]:
     few, noise = labels < ENOUGH_LABELS, 1 / np.sqrt(labels)  # two standard errors at most
     missed = max(max(late["high"]) - 0.3, 0.9 - min(late["low"]), late["random"][-1] - late["random"][0] + 0.2)
     note = f"; {labels} labels per point, fewer than {ENOUGH_LABELS}" if few else ""
-    guess = f"guessing {prior['leacc']:.2f}/{prior['lnacc']:.2f}, plaintext {_plain(rows)}"
+    plain = _of(rows, "nothing", PAPERS)[0]
+    guess = f"guessing {prior['leacc']:.2f}/{prior['lnacc']:.2f}, plaintext {plain['leacc']:.2f}/{plain['lnacc']:.2f}"
     return [
         Verdict(
             f"{name}MI of random falls almost linearly",
@@ -233,14 +233,14 @@ def _withstood(rows: Rows, name: str) -> Verdict:
     own = _of(rows, "high", ALL_LAYERS)
     words = ", ".join(f"{row['lnacc']:.2f} at {row['share']:.0%}" for row in own)
     return Verdict(
-        f"(ours) {name}: does high first stop one who reads all layers, with labelled data of his own?",
+        f"(ours) {name}: does high first stop an attacker that reads all layers and has labelled data?",
         f"LnAcc of high first {words}; guessing {prior['lnacc']:.2f} (stopped: within 0.30 of it at the first share)",
         answer(own[0]["lnacc"] <= prior["lnacc"] + 0.3),
     )
 
 
 def _otherwise(rows: Rows, first: str) -> str:
-    """The same with other numbers of bins: where it starts, is just above 0.1, and ends."""
+    """The same with other numbers of bins: at the start, just above 0.1, and at the end."""
     parts = []
     for key in [key for key in rows[0] if key.startswith("mi_")]:
         shares, bits = _curve(rows, first, PAPERS, key)
@@ -254,20 +254,15 @@ def _late(curve: tuple[list[float], list[float]]) -> list[float]:
 
 
 def _of_model(rows: Rows, model: str) -> Rows:
-    """Of one network, cells put together: means weighted by clients."""
+    """The rows of one network with cells merged: means weighted by the number of clients."""
     found: dict[tuple[str, str, float], list[Mapping[str, Any]]] = {}
     for row in where(rows, model=model):
         found.setdefault((row["first"], row["adversary"], row["share"]), []).append(row)
-    return [_together(each) for each in found.values()]
-
-
-def _together(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     keys = [key for key in rows[0] if key in ("leacc", "lnacc") or key.startswith("mi")]
-    return {**rows[0], "seeds": sum(row["seeds"] for row in rows), **{key: mean(rows, key, "seeds") for key in keys}}
-
-
-def _named(model: str) -> str:
-    return NAMES.get(model, model)
+    return [
+        {**own[0], "seeds": sum(row["seeds"] for row in own), **{key: mean(own, key, "seeds") for key in keys}}
+        for own in found.values()
+    ]
 
 
 def _of(rows: Rows, first: str, adversary: str) -> list[Any]:
@@ -275,18 +270,18 @@ def _of(rows: Rows, first: str, adversary: str) -> list[Any]:
 
 
 def _curve(rows: Rows, first: str, adversary: str, key: str) -> tuple[list[float], list[float]]:
-    """Against the share, from nothing encrypted on."""
+    """A figure against the share, from nothing encrypted on."""
     own = [*_of(rows, "nothing", adversary)[:1], *_of(rows, first, adversary)]
     return [float(row["share"]) for row in own], [float(row[key]) for row in own]
 
 
 def _stopped(curve: tuple[list[float], list[float]], bound: float) -> float | None:
-    """The least share from which on the figure stays below the bound."""
+    """The least share from which on the figure stays below the bound; None if there is none."""
     return next((share for place, share in enumerate(curve[0]) if max(curve[1][place:]) <= bound), None)
 
 
 def _reached_later(share: float | None, than: float | None) -> bool:
-    """It must be reached: what stays open up to the last share does not tell."""
+    """Whether protection is reached at twice the share at least; a curve that never reaches it is no evidence."""
     return share is not None and than is not None and share >= 2 * than - 1e-3  # shares are whole numbers of parameters
 
 
@@ -294,13 +289,8 @@ def _words(share: float | None) -> str:
     return "nowhere" if share is None else f"{share:.0%}"
 
 
-def _plain(rows: Rows) -> str:
-    row = _of(rows, "nothing", PAPERS)[0]
-    return f"{row['leacc']:.2f}/{row['lnacc']:.2f}"
-
-
 def _middle(rows: Rows) -> str:
-    """The three strategies where they differ most in what they protect and least in MI."""
+    """The three strategies at the share where protection differs most and MI least."""
     shares = [share for share in _curve(rows, "low", PAPERS, "mi")[0] if share > 0]
     place = min(range(len(shares)), key=lambda at: abs(shares[at] - 0.4)) + 1
     parts = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,29 +15,28 @@ from torch import nn
 from sensecrypt.algo.ordering import descending_order
 from sensecrypt.client.training import as_tensor, train
 from sensecrypt.data import load_dataset
-from sensecrypt.lab.drawing import Figure, log_axis, number, sheet
+from sensecrypt.lab.drawing import Figure, log_axis, number
+from sensecrypt.lab.experiments.charts import panel_each
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, graded
-from sensecrypt.lab.experiments.picking import distinct, where
+from sensecrypt.lab.experiments.picking import by
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector, mean_gradient, set_vector
 from sensecrypt.rng import derive_rng, derive_seed
 
 SHARES = (0.001, 0.01, 0.1, 0.5)  # of the parameters, most sensitive first
-_STEPS = {  # AlexNet dies of larger ones
+_STEPS = {  # AlexNet diverges with larger ones
     "fashion-mnist": {"learning_rate": 0.05, "momentum": 0.9},
     "cifar-10": {"learning_rate": 0.01, "momentum": 0.5},
 }
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """A cell a data set."""
-    return [
-        Cell(name, 10 + spec["singles"] * spec["samples"] / 6000, partial(_measure, name, spec))
-        for name in spec["datasets"]
-    ]
+    """One cell per data set."""
+    seconds = 10 + spec["singles"] * spec["samples"] / 6000
+    return [Cell(name, seconds, partial(_measure, name, spec)) for name in spec["datasets"]]
 
 
 def _measure(dataset: str, spec: Spec, _folder: Path) -> list[Row]:
-    """Single parameters drawn at random, then growing groups of the most sensitive, in a network trained a while."""
+    """Single parameters drawn at random, then growing groups of the most sensitive, in a briefly trained network."""
     data = load_dataset(dataset)
     rng = derive_rng(spec["seed"], f"taylor {dataset}")
     chosen = rng.choice(len(data.train_labels), spec["samples"], replace=False)
@@ -57,13 +57,13 @@ def _measure(dataset: str, spec: Spec, _folder: Path) -> list[Row]:
         true = abs(whole - _loss(model, without, images, labels))
         estimate = abs(float(products[group].sum()))
         share = group.size / weights.size if group.size > 1 else 0.0
-        where: Row = {"dataset": dataset, "share": share, "parameters": group.size, "loss": whole}
-        rows.append({**where, "true": true, "estimate": estimate})
+        group_of: Row = {"dataset": dataset, "share": share, "parameters": group.size, "loss": whole}
+        rows.append({**group_of, "true": true, "estimate": estimate})
     return rows
 
 
 def _loss(model: nn.Module, weights: npt.NDArray[np.float32], images: torch.Tensor, labels: torch.Tensor) -> float:
-    """In double precision: single parameters change the loss by less than a float can tell."""
+    """The loss in double precision: a single parameter changes it by less than single precision resolves."""
     set_vector(model, weights)
     model.double().eval()
     with torch.no_grad():
@@ -73,11 +73,9 @@ def _loss(model: nn.Module, weights: npt.NDArray[np.float32], images: torch.Tens
 
 
 def draw(rows: Rows) -> Figure:
-    """Estimate against truth: one parameter each, and groups."""
-    names = distinct(rows, "dataset")
-    figure, panels = sheet("Change of the loss without a parameter", panels=len(names), size=(5.2 * len(names), 4.4))
-    for axes, name in zip(panels, names, strict=True):
-        own = where(rows, dataset=name)
+    """The estimate against the true change, for single parameters and for groups."""
+    figure, panels = panel_each(rows, "dataset", "Change of the loss without a parameter", width=5.2, least=0)
+    for axes, own in panels:
         for kind, marker, colour in (("one parameter", ".", "#0072B2"), ("a group", "D", "#D55E00")):
             part = [row for row in own if (row["parameters"] == 1) == (kind == "one parameter")]
             axes.plot([r["true"] for r in part], [r["estimate"] for r in part], marker, color=colour, label=kind, ms=5)
@@ -85,38 +83,33 @@ def draw(rows: Rows) -> Figure:
         log_axis(axes, "x", values)
         log_axis(axes, "y", values)
         axes.plot([min(values), max(values)], [min(values), max(values)], color="grey", linewidth=1, label="equal")
-        axes.set(title=name, xlabel="true change of the loss", ylabel="|w·g|")
+        axes.set(xlabel="true change of the loss", ylabel="|w·g|")
         axes.legend(fontsize=8)
     return figure
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """Singles by rank correlation and median ratio; groups by their ratio."""
-    verdicts = []
-    for name in distinct(rows, "dataset"):
-        single = where(rows, dataset=name, parameters=1)
-        true, estimate = (np.array([row[key] for row in single]) for key in ("true", "estimate"))
-        correlation = float(spearmanr(true, estimate).statistic)
-        ratio = float(np.median(estimate / true))
-        close = correlation > 0.95 and 0.8 < ratio < 1.25
-        verdicts.append(
-            Verdict(
-                f"{name}: the first-order term stands for the change of the loss, higher orders being negligible",
-                f"one parameter: rank correlation {correlation:.3f}, median estimate / truth {ratio:.2f}",
-                graded(close, correlation > 0.8),
-            )
-        )
-        groups = [row for row in rows if row["dataset"] == name and row["parameters"] > 1]
-        words = ", ".join(f"{row['share']:.1%}: {number(row['estimate'] / row['true'])}" for row in groups)
-        holds = all(0.5 < row["estimate"] / row["true"] < 2 for row in groups)
-        verdicts.append(
-            Verdict(
-                f"{name}: the same holds for the whole subset w that is encrypted",
-                f"estimate / truth of the most sensitive {words}",
-                graded(holds),
-            )
-        )
-    return verdicts
+    """Single parameters by rank correlation and median ratio; groups by their ratio."""
+    return [verdict for name, own in by(rows, "dataset").items() for verdict in _judged(name, own)]
+
+
+def _judged(name: str, rows: Rows) -> Iterator[Verdict]:
+    single, groups = ([row for row in rows if (row["parameters"] == 1) == alone] for alone in (True, False))
+    true, estimate = (np.array([row[key] for row in single]) for key in ("true", "estimate"))
+    correlation = float(spearmanr(true, estimate).statistic)
+    ratio = float(np.median(estimate / true))
+    yield Verdict(
+        f"{name}: the first-order term stands for the change of the loss, higher orders being negligible",
+        f"one parameter: rank correlation {correlation:.3f}, median estimate / truth {ratio:.2f}",
+        graded(correlation > 0.95 and 0.8 < ratio < 1.25, correlation > 0.8),
+    )
+    ratios = {row["share"]: row["estimate"] / row["true"] for row in groups}
+    yield Verdict(
+        f"{name}: the same holds for the whole subset w that is encrypted",
+        "estimate / truth of the most sensitive "
+        + ", ".join(f"{share:.1%}: {number(each)}" for share, each in ratios.items()),
+        graded(all(0.5 < each < 2 for each in ratios.values())),
+    )
 
 
 ITEM = Item("taylor", "First-order sensitivity against the true change of the loss", "Appendix M", cells, draw, judge)

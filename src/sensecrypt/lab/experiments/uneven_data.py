@@ -1,7 +1,7 @@
 """Attacks under statistical heterogeneity: SenseCrypt and MaskCrypt on clients with ever fewer classes.
 
-`uneven_rounds` measures; the spec says how many clients, and by which readings, as `drawn-200`: what a batch holds, and
-the local steps of a round.
+`uneven_rounds` measures. The settings give the number of clients and the readings, such as `drawn-200`: what a batch
+holds, and the local steps per round.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from sensecrypt.lab.experiments.uneven_rounds import MASK, NOTHING, OURS, SENSE,
 
 PAPERS = "zero-fill"  # the attacker of the paper
 STRONG = ("prototype", "mask-only")
-MATCHING = "value-matching"  # against a secret order
+MATCHING = "value-matching"  # attacks a secret order
 SMALL, LARGE = "LeNet-5, MNIST", "ResNet-50, CIFAR-100"
-CLIENTS = 10  # of the paper; with fewer there is no verdict on its statements
-RISES = 0.15  # what a significant rise is at least
+CLIENTS = 10  # as in the paper; with fewer there is no verdict on its statements
+RISES = 0.15  # the least significant rise
 STATIC, NEARLY_STATIC = 0.1, 0.2  # spread over rounds
-HIGHER = 0.1  # what "exceptionally high" is at least
+HIGHER = 0.1  # above the other rounds, the least that is "exceptionally high"
 NOTHING_LEARNT = 0.05
 _SETTINGS = {SMALL: ("lenet5", "mnist"), LARGE: ("resnet50", "cifar-100")}
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """LeNet-5 reading by reading and seed by seed, the first with stronger attackers; then ResNet-50."""
+    """LeNet-5 by reading and seed, the first seed with stronger attackers; then ResNet-50."""
     found = []
     for reading in spec["readings"]:
         steps = _read(reading)[1]
@@ -53,20 +53,17 @@ def _measure(spec: Spec, network: str, reading: str, seed: int, _folder: Path) -
     kind, steps = _read(reading)
     before = "large_" if network == LARGE else ""
     strong = 0 if seed or network == LARGE else spec["strong_clients"]
+    own = {key: spec[f"{before}{key}"] for key in ("clients", "samples", "share", "learning_rate", "attacks")}
     found = rounds(
         model,
         load_dataset(dataset),
         kinds=spec["distributions"],
         reading=kind,
-        clients=spec[f"{before}clients"],
-        samples=spec[f"{before}samples"],
-        share=spec[f"{before}share"],
         steps=steps,
-        learning_rate=spec[f"{before}learning_rate"],
         seed=spec["first_seed"] + seed,
-        attacks=spec[f"{before}attacks"],
         strong=(*STRONG, MATCHING),
         strong_clients=strong,
+        **own,
     )
     return [{"network": network, "reading": reading, **row} for row in found]
 
@@ -79,11 +76,11 @@ def _read(reading: str) -> tuple[str, int]:
 
 
 def draw(rows: Rows) -> Figure:
-    """As in the paper, least, mean and most over clients; below, the stronger attackers."""
+    """Least, mean and largest over clients, as in the paper; below, the stronger attackers."""
     cases = _cases(rows)
     strong = [case for case in cases if any(row["adversary"] in STRONG for row in _of(rows, case))][:1]
     figure, panels = sheet(
-        "Attacks under statistical heterogeneity: least, mean and most over clients",
+        "Attacks under statistical heterogeneity: least, mean and largest over clients",
         panels=2 * (len(cases) + len(strong)),
         columns=2,
         size=(12, 3.6 * (len(cases) + len(strong))),
@@ -116,12 +113,12 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """The paper's statements about its attacker, then what stronger ones find."""
+    """The paper's statements about its attacker, then the findings of stronger ones."""
     return [
         verdict
         for case in _cases(rows)
-        for told in (_papers, _against_stronger)
-        for verdict in told(_of(rows, case), _name(case))
+        for judged in (_papers, _against_stronger)
+        for verdict in judged(_of(rows, case), _name(case))
     ]
 
 
@@ -168,7 +165,7 @@ def _papers(rows: Rows, name: str) -> Iterator[Verdict]:
 
 
 def _against_stronger(rows: Rows, name: str) -> Iterator[Verdict]:
-    """What the best attacker has beyond guessing, on the very clients that he attacked."""
+    """How much the best attacker gains over guessing, on the clients that it attacked."""
     kinds = _kinds(rows)
     names = [each for each in distinct(rows, "adversary") if each not in ("prior", PAPERS)]
     for method in (SENSE, OURS):
@@ -181,7 +178,7 @@ def _against_stronger(rows: Rows, name: str) -> Iterator[Verdict]:
         beside = "; ".join(f"{each} {_along(rows, MASK, each, 'lnacc')}" for each in others)
         mask = f". MaskCrypt: {beside}" if others else ""
         yield Verdict(
-            f"(ours) {name}: does {method} withstand stronger attackers, too?",
+            f"(ours) {name}: does {method} also withstand stronger attackers?",
             f"LnAcc in rounds 1 to {len(kinds)}: {words}; at best {gain:+.2f} against guessing (withstood: at most "
             f"{NOTHING_LEARNT:+.2f}){mask}",
             answer(gain <= NOTHING_LEARNT),
@@ -204,7 +201,7 @@ def _of(rows: Rows, case: tuple[str, str]) -> Rows:
 
 def _name(case: tuple[str, str]) -> str:
     kind, steps = _read(case[1])
-    batch = "the batch is all that a client has" if kind == "whole" else "batches of a client's part of the data set"
+    batch = "the batch is all of a client's data" if kind == "whole" else "batches of a client's part of the data set"
     return f"{case[0]}; {batch}, {steps} step{'s' * (steps > 1)} per round"
 
 
@@ -217,7 +214,7 @@ def _called(kind: str) -> str:
 
 
 def _values(rows: Rows, kind: str, method: str, adversary: str, key: str) -> dict[tuple[int, int], float]:
-    """By seed and client."""
+    """The values by seed and client."""
     own = where(rows, classes=kind, method=method, adversary=adversary)
     return {(row["seed"], row["client"]): row[key] for row in own}
 

@@ -1,13 +1,13 @@
-"""Ten clients in four rounds of ever fewer classes, one model trained on from round to round, attacked in each.
+"""Ten clients in four rounds with ever fewer classes per client; one model trained throughout, attacked in every round.
 
-In the first round every client has equal parts of all classes, then samples of 5, 2 and 1 classes and one of every
-other class besides. The paper leaves open what of this a batch holds, so there are two readings:
+In the first round every client has equal parts of all classes; then samples of 5, 2 and 1 classes, and one sample of
+every other class. The paper does not say which of these samples a batch holds, so there are two readings:
 
-* `whole`: the batch is all that a client has, so that every class is in every batch; one step per round;
+* `whole`: the batch is all data of a client, so every class is in every batch; one step per round;
 * `drawn`: clients share the whole data set in this way, and the batch is drawn from a client's part; many steps.
 
-The gradient of the batch at the round's start model is what is attacked. SenseCrypt's mask is each client's own;
-MaskCrypt's is one for all, agreed on by scores that heed what was exposed in the rounds before.
+Attacked is the gradient of the batch at the model that the round starts from. SenseCrypt has one mask per client,
+MaskCrypt one for all, agreed on by scores that take into account what earlier rounds exposed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from sensecrypt.checks import IntVector
 from sensecrypt.data import Dataset, classes_per_client
-from sensecrypt.errors import NotApplicable
 from sensecrypt.lab.assess.peers import Gradient, Peers
 from sensecrypt.lab.assess.protection import Protection, expose
 from sensecrypt.lab.attacks.cohort import (
@@ -33,9 +32,8 @@ from sensecrypt.lab.attacks.cohort import (
     own_classes,
     samples_at,
 )
-from sensecrypt.lab.attacks.ladder import ADVERSARIES
+from sensecrypt.lab.attacks.ladder import attack_labels
 from sensecrypt.lab.attacks.observation import Observation
-from sensecrypt.lab.attacks.scores import score_labels
 from sensecrypt.lab.attacks.synthetic import SyntheticClient, hide_by
 from sensecrypt.lab.experiments.item import Row
 from sensecrypt.models import build_model, get_vector
@@ -48,17 +46,17 @@ PUBLIC_PER_CLASS = 50
 
 
 class ClusterPeers(Peers):
-    """A client among those of its round that have the same classes, as clustering gives them."""
+    """A client and the clients of its round with the same classes, as in its cluster."""
 
     def __init__(self, client: SyntheticClient, alike: Sequence[Gradient]) -> None:
-        """Whose gradients to take for the cluster's; `others` and `jacobian` are not asked for here."""
+        """Take the gradients of the cluster; `others` and `jacobian` are not used here."""
         nothing: npt.NDArray[np.uint8] = np.empty((0, 1, 1, 1), dtype=np.uint8)
         super().__init__(client, nothing, np.empty(0, dtype=np.int64), seed=0)
         self._alike = list(alike)
 
     @property
     def alike(self) -> list[Gradient]:
-        """Of the others in the cluster; none, if the client is alone."""
+        """Gradients of the others in the cluster; none if the client is alone."""
         return self._alike
 
 
@@ -78,22 +76,22 @@ def rounds(
     strong: Sequence[str] = (),
     strong_clients: int = 0,
 ) -> Iterator[Row]:
-    """Rows of all rounds: one for each client, method and adversary.
+    """Rows of all rounds: one per client, method and adversary.
 
     Args:
         model: a name in the zoo.
         data: the data set.
-        kinds: `iid` or how many classes, round by round.
+        kinds: `iid` or the number of classes, round by round.
         reading: `whole` or `drawn`.
-        clients: how many.
+        clients: their number.
         samples: K of a batch.
         share: of the model that both methods encrypt.
         steps: local steps of a client per round; with `whole`, 1.
         learning_rate: of the steps.
-        seed: all follows from it.
+        seed: of all randomness.
         attacks: adversaries against every client.
-        strong: adversaries against some clients, who have public data.
-        strong_clients: how many of them.
+        strong: adversaries with public data, against some clients.
+        strong_clients: the number of these clients.
     """
     build = partial(build_model, model, seed=derive_seed(seed, "uneven model"))
     network = build().eval()
@@ -107,7 +105,7 @@ def rounds(
         public = None
         if strong_clients:
             public = samples_at(data.train_images, data.train_labels, _public(data, np.concatenate(batches), rng))
-        everybody = [
+        members = [
             client_of_round(
                 build,
                 before,
@@ -118,7 +116,7 @@ def rounds(
             )
             for batch in batches
         ]
-        trained = [client.weights for client in everybody]
+        trained = [client.weights for client in members]
         if steps > 1:
             trained = [
                 after_local_steps(
@@ -132,10 +130,10 @@ def rounds(
                 )
                 for part in parts
             ]
-        agreed = agreed_mask(exposed, trained, everybody, share)
-        for place, client in enumerate(everybody):
+        agreed = agreed_mask(exposed, trained, members, share)
+        for place, client in enumerate(members):
             names = (*attacks, *(strong if place < strong_clients else ()))
-            alike = _alike(everybody, place, k, data.classes) if place < strong_clients else None
+            alike = _alike(members, place, k, data.classes) if place < strong_clients else None
             for row in _attacked(client, agreed, share, names, alike):
                 yield {"classes": kind, "round": number + 1, "client": place, "seed": seed, **row}
         before = mean_model(trained, [len(part) for part in parts])
@@ -145,12 +143,12 @@ def rounds(
 def agreed_mask(
     exposed: Model, trained: Sequence[Model], clients: Sequence[SyntheticClient], share: float
 ) -> BoolVector:
-    """MaskCrypt's mask of a round: the clients' proposals, first choices first, cut to the share.
+    """MaskCrypt's mask of a round: the clients' proposals, first choices first, up to the share.
 
     Args:
-        exposed: what an adversary knows of the model.
+        exposed: the model as an adversary knows it.
         trained: the clients' models after training.
-        clients: whose gradients the scores are made with, at the model that the round starts from.
+        clients: their gradients at the model that the round starts from enter the scores.
         share: of the parameters.
     """
     size = exposed.size
@@ -172,7 +170,7 @@ def _parts(
 
 
 def _public(data: Dataset, taken: IntVector, rng: np.random.Generator) -> IntVector:
-    """Positions of labelled samples that are in nobody's batch."""
+    """Positions of labelled samples that are in no batch."""
     free = np.setdiff1d(np.arange(len(data.train_labels)), taken)
     of_class = [free[data.train_labels[free] == label] for label in range(data.classes)]
     return np.concatenate([rng.permutation(each)[:PUBLIC_PER_CLASS] for each in of_class])
@@ -188,22 +186,17 @@ def _alike(clients: Sequence[SyntheticClient], place: int, k: int, classes: int)
 def _attacked(
     client: SyntheticClient, agreed: BoolVector, share: float, names: Sequence[str], alike: list[Gradient] | None
 ) -> Iterator[dict[str, Any]]:
-    """Every adversary under every method, with guessing and nothing encrypted beside."""
-    unused = np.random.default_rng(0)
-    own = hide_by("high", sensitivity=client.sensitivity, share=share, rng=unused)
+    """Every adversary under every method; guessing, and nothing encrypted, are included."""
+    own = hide_by("high", sensitivity=client.sensitivity, share=share, rng=np.random.default_rng(0))
     seen: dict[str, tuple[Observation, BoolVector]] = {
         NOTHING: (client.observe(np.zeros_like(own)), np.zeros_like(own)),
         MASK: (client.observe(agreed), agreed),
         SENSE: (client.observe(own, clear_sensitivity=True), own),
     }
     if alike is not None:
-        found = expose(Protection("sensecrypt", "default", share, "plain"), ClusterPeers(client, alike), rng=unused)
+        found = expose(Protection("sensecrypt", "default", share, "plain"), ClusterPeers(client, alike))
         seen[OURS] = (found.to(client, colluding=False), found.hidden)
     for method, (observation, hidden) in seen.items():
-        for name in ("prior", *names):
-            try:
-                scores = score_labels(ADVERSARIES[name](observation), client.counts)
-            except NotApplicable:
-                continue
-            told = {"method": method, "adversary": name, "share": float(hidden.mean())}
-            yield {**told, "leacc": scores.leacc, "lnacc": scores.lnacc}
+        for name, scores in attack_labels(observation, client.counts, ("prior", *names)):
+            found_by = {"method": method, "adversary": name, "share": float(hidden.mean())}
+            yield {**found_by, "leacc": scores.leacc, "lnacc": scores.lnacc}

@@ -17,6 +17,7 @@ _QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",  # else SuperLink asks a package index before each run
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",  # seconds until a message's process starts, at most; Flower: 1
     "FLWR_LOG_LEVEL": "INFO",  # the line that tells that a node is online
     "RAY_USAGE_STATS_ENABLED": "0",
     "PYTHONUNBUFFERED": "1",
@@ -35,8 +36,11 @@ def command_of(name: str, folder: FleetFolder, description: Description) -> list
 
 def environment_of(name: str, folder: FleetFolder) -> dict[str, str]:
     """A part's environment: this one's, and what Flower and we need."""
-    home = folder.node_home(name) if name.startswith("node-") else folder.flower_home
+    is_node = name.startswith("node-")
+    home = folder.node_home(name) if is_node else folder.flower_home
     environment = {**flower_environment(home), TAG: tag(name, folder)}
+    if is_node:
+        environment["PATH"] = os.pathsep.join([str(folder.commands), environment["PATH"]])
     if name == "superlink":
         environment[AGGREGATOR_VARIABLE] = str(folder.identity(AGGREGATOR))
     return environment

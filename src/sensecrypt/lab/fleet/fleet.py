@@ -130,6 +130,7 @@ class Fleet:
             sweep(tag(name, self.folder), seconds=5)
         description = replace(description, port=self._choose_port(description), pids={})
         making.write_addresses(self.folder, description)
+        making.write_superexec(self.folder)
         making.check_identities(self.folder, description)
         self.folder.write(description)
         self._parts = {name: self._make(name, description) for name in ("dkms", "superlink", *description.nodes)}

@@ -101,6 +101,11 @@ class FleetFolder:
         """SuperLink's and the `flwr` command's FLWR_HOME."""
         return self.path / "flwr"
 
+    @property
+    def commands(self) -> Path:
+        """Commands that SuperNodes find before Flower's."""
+        return self.path / "bin"
+
     def log(self, part: str) -> Path:
         """What a part of the fleet says."""
         return self.path / "logs" / f"{part}.log"

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from sensecrypt.errors import ServiceError
-from sensecrypt.files import write_whole
+from sensecrypt.files import make_folder, write_whole
 from sensecrypt.keyservice.http.certificates import check_pair
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.pki import create_authority, issue
@@ -62,6 +63,15 @@ def write_addresses(folder: FleetFolder, description: Description) -> None:
     trust = f"root-certificates = {quote(str(folder.pki / 'ca.crt'))}" if description.tls else "insecure = true"
     text = f'[superlink]\ndefault = "deploy"\n\n[superlink.deploy]\naddress = "{description.superlink}"\n{trust}\n'
     write_whole(folder.flower_home / "config.toml", text.encode())
+
+
+def write_superexec(folder: FleetFolder) -> None:
+    """Write the `flower-superexec` that SuperNodes start: see `sensecrypt.lab.fleet.superexec`."""
+    path = folder.commands / "flower-superexec"
+    make_folder(path.parent)
+    text = f"#!{sys.executable}\nfrom sensecrypt.lab.fleet.superexec import main\n\nmain()\n"
+    write_whole(path, text.encode())
+    path.chmod(0o700)
 
 
 def check_certificates(folder: FleetFolder, description: Description) -> None:

@@ -10,7 +10,6 @@ from sensecrypt import checks
 from sensecrypt.config import RunConfig, make_config, to_settings
 from sensecrypt.errors import InvalidInput
 from sensecrypt.keyservice.names import NAME
-from sensecrypt.policies import get_policy
 
 PREFIX = "sensecrypt."
 SETTINGS = f"{PREFIX}settings."
@@ -57,7 +56,7 @@ def read_settings(run_config: Mapping[str, Any]) -> Settings:
 
 def refuse_local_only(config: RunConfig) -> None:
     """Raise for what only the engine on one machine can do."""
-    settings, by_jacobian = to_settings(config), get_policy(config.selection.policy).ranks_by == "jacobian"
+    settings, by_jacobian = to_settings(config), config.policy.ranks_by == "jacobian"
     possible = {"key_mode": "dkms", "crypto": "real", "messages": "forget", "weighting": "client"}
     if by_jacobian:
         possible = {"layout": "prefix", **possible}

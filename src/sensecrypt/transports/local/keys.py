@@ -9,7 +9,6 @@ from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.crypto.scheme import DecryptionKey, EncryptionKey
 from sensecrypt.errors import InvalidInput
 from sensecrypt.keyservice.in_process import InProcessKeyService
-from sensecrypt.policies import get_policy
 from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.keyserver import KeyServer, SharedKeyClients
 from sensecrypt.protocol.releaserules import COLLUDERS, LARGEST_RATIO, LARGEST_WEIGHT, ReleaseRules
@@ -43,7 +42,7 @@ def make_keys(config: RunConfig, always: BoolVector | None, cost_model: CostMode
         always: parameters that come first in every order.
         cost_model: of a calibrated run's ciphertexts; None: they are measured.
     """
-    policy, encryption = get_policy(config.selection.policy), config.encryption
+    policy, encryption = config.policy, config.encryption
     shared, ahead, encrypts = encryption.key_mode == "shared-key", encryption.randomness == "ahead", policy.encrypts
     clients, least = config.problem.clients, config.release.min_contributors
     if not shared and clients < least:

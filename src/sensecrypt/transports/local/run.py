@@ -28,7 +28,6 @@ from sensecrypt.coordinator.budgets import measures_bandwidth
 from sensecrypt.coordinator.ports import Patience
 from sensecrypt.errors import InvalidInput
 from sensecrypt.models import get_vector, named_arrays, statistics_count, vector_layout
-from sensecrypt.policies import get_policy
 from sensecrypt.policies.situation import blocks_of
 from sensecrypt.profiles import get_profile
 from sensecrypt.records import Record, clients_of, only_played
@@ -114,7 +113,7 @@ def _play(
     cost_model: CostModel | None,
 ) -> Result:
     warm_up()
-    if get_policy(config.selection.policy).ranks_by == "jacobian":
+    if config.policy.ranks_by == "jacobian":
         jacobian.warm_up()
     initial = what.build()
     vector, classes, many = get_vector(initial), what.classes, statistics_count(initial)
@@ -197,7 +196,7 @@ def _require_same_start(folder: RunFolder, initial: Vector) -> None:
 
 def _refuse_impossible(config: RunConfig) -> None:
     """Raise for what could never run."""
-    ordered = config.selection.layout == "prefix" and get_policy(config.selection.policy).ranks_by is not None
+    ordered = config.selection.layout == "prefix" and config.policy.ranks_by is not None
     if measures_bandwidth(config) and config.groups.clustering == "none" and not ordered:
         fix = "choose bandwidth declared, clustering auto, or layout prefix"
         raise InvalidInput("bandwidth", "is measured by an answer before the first round, and there is none", fix)
@@ -205,6 +204,6 @@ def _refuse_impossible(config: RunConfig) -> None:
 
 def _refuse_empty_masks(config: RunConfig, size: int) -> None:
     """Raise for a ratio that would encrypt nothing."""
-    if get_policy(config.selection.policy).uses_ratio:
+    if config.policy.uses_ratio:
         block = min(get_profile(config.encryption.profile).slots, size)
         blocks_of(config.selection.ratio, -(-size // block), block)

@@ -71,7 +71,11 @@ class Workers:
 
     def answers(self, calls: Sequence[Call]) -> Iterator[tuple[Call, Any]]:
         """Each call and what the client answers, as they arrive; `Lost` of a client whose process died twice."""
-        if self._alone():
+        alone = self._count == 1
+        if not alone and not self._workers and not may_fork():
+            _LOG.warning("threads are alive in this process: clients run in it, not in %d others", self._count)
+            alone = True
+        if alone:
             yield from ((call, self._handle(call, self._services(call[0]))) for call in calls)
             return
         lost = []
@@ -82,14 +86,6 @@ class Workers:
                 yield call, result
         for call in lost:  # one at a time: some die for lack of memory
             yield from self._run([call])
-
-    def _alone(self) -> bool:
-        if self._count == 1 or self._workers:
-            return self._count == 1
-        if not may_fork():
-            _LOG.warning("threads are alive in this process: clients are played in it, not in %d others", self._count)
-            return True
-        return False
 
     def _run(self, calls: Sequence[Call]) -> Iterator[tuple[Call, Any]]:
         """Every call and its answer, as they arrive; `Lost` if its process died."""
@@ -288,7 +284,7 @@ class LocalTransport:
                         yield Reply(client, None, "nothing arrived")
                         continue
                     parts["upload"] = arrives
-            yield Reply(client, parts, seconds=self._seconds(client, parts))
+            yield Reply(client, parts, seconds=self._seconds(client, parts) if self._measures else None)
 
     def refusals(self) -> list[Refusal]:
         """Nobody is refused."""
@@ -296,12 +292,12 @@ class LocalTransport:
 
     def _seconds(self, client: int, parts: Parts) -> float | None:
         """How long the answer would have taken the client's device, if it says what it took."""
-        if not self._measures or "facts" not in parts:
+        if "facts" not in parts:
             return None
         facts = facts_from_bytes(parts["facts"], "finish")
         if not facts.bytes_up:
             return None
         if self._cost_model is not None:
             facts = self._cost_model.charge(facts)
-        rate = answer_bandwidth(facts, self._config.devices(0)[client])
+        rate = answer_bandwidth(facts, self._config.device(client, 0))
         return sum(map(len, parts.values())) / 1e6 / rate

@@ -1,7 +1,7 @@
-"""Which sum of a round may enter decryption: one at a time, one in all, and few that fail.
+"""Which sum of a round may be decrypted: one at a time, one in all, and few that fail.
 
-The claim is on disk before decryption starts. After a crash the same sum may be sent again, and no other: so of all
-sums of an attempt, one is decrypted, or several of which all but the last were refused.
+The claim is on disk before decryption starts. After a crash the same sum may be sent again, and no other. So of all
+sums of an attempt one is decrypted, or several of which all but the last were refused.
 """
 
 from __future__ import annotations
@@ -10,23 +10,21 @@ from dataclasses import dataclass
 
 from sensecrypt.keyservice.http.certificates import Identity
 from sensecrypt.keyservice.http.problems import refused
-from sensecrypt.keyservice.http.registry import facts_of, left_behind, require_going_on
+from sensecrypt.keyservice.http.rounds import superseded_by
+from sensecrypt.keyservice.http.runs import require_going_on
 from sensecrypt.keyservice.http.store import Store, Transaction
 from sensecrypt.protocol.answers import Acknowledgement
 from sensecrypt.protocol.round import RoundAddress
 
-_NEW = "INSERT INTO releases (run, number, cluster, purpose) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-_OPENING = "WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
-
 
 @dataclass(frozen=True)
-class Releases:
+class Claims:
     """The claims of all rounds.
 
     Attributes:
-        store: where they are.
-        failures: how many of a round's sums may fail after decryption.
-        run_failures: how many of a run's: each answers one question about what was sent.
+        store: the database.
+        failures: how many sums of a round may fail after decryption.
+        run_failures: how many of a run may: each failure answers one question about the uploads.
     """
 
     store: Store
@@ -34,19 +32,22 @@ class Releases:
     run_failures: int
 
     def claim(self, place: RoundAddress, digest: bytes, who: Identity) -> Acknowledgement | None:
-        """Enter decryption with the sum of that hash; what came out if this very sum was released before."""
+        """Claim the round for the sum of that hash; returns its acknowledgement if this sum was released before."""
 
         def work(transaction: Transaction) -> Acknowledgement | None:
-            transaction.change(_NEW, *place.round)
-            # the clause is a constant; values are bound
-            sql = f"SELECT attempt, digest, failures, contributors, weight FROM releases {_OPENING}"  # noqa: S608
+            sql = "INSERT INTO releases (run, number, cluster, purpose) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            transaction.change(sql, *place.round)
+            sql = (
+                "SELECT attempt, digest, failures, contributors, weight FROM releases"
+                " WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
+            )
             attempt, known, failures, contributors, weight = transaction.row(sql, *place.round) or (None,) * 5
             if contributors is not None:
                 if (attempt, known) == (place.attempt, digest):
                     return Acknowledgement(tuple(int(each) for each in contributors.split(",")), weight)
                 raise refused("already-decrypted", "another sum of this round was decrypted already")
             require_going_on(transaction, place.run)
-            if reason := left_behind(transaction, place):
+            if reason := superseded_by(transaction, place):
                 raise refused("superseded", reason)
             if failures >= self.failures:
                 raise refused("too-many-failures", f"{failures} sums of this round have failed")
@@ -56,15 +57,17 @@ class Releases:
             if attempt == place.attempt and known not in (None, digest):
                 raise refused("claimed", "another sum of this attempt entered decryption and was not refused")
             if (attempt, known) != (place.attempt, digest):
-                sql = f"UPDATE releases SET attempt = ?, digest = ? {_OPENING}"  # noqa: S608  (constants)
+                sql = "UPDATE releases SET attempt = ?, digest = ? WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
                 transaction.change(sql, place.attempt, digest, *place.round)
-                facts = {**facts_of(place), "digest": digest.hex()}
-                transaction.note({"event": "sum-claimed", "role": who.role, "name": who.name, **facts})
+                transaction.note("sum-claimed", who, place, digest=digest.hex())
             return None
 
         return self.store.run(work)
 
-    def release(self, place: RoundAddress, *, failed: bool) -> None:
-        """The sum was refused: another may come; it counts if it was refused after decryption."""
-        sql = f"UPDATE releases SET digest = NULL, failures = failures + ? {_OPENING}"  # noqa: S608  (constants)
+    def give_up(self, place: RoundAddress, *, failed: bool) -> None:
+        """Give up the claim of a sum that was refused; it counts as a failure if that was after decryption."""
+        sql = (
+            "UPDATE releases SET digest = NULL, failures = failures + ?"
+            " WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
+        )
         self.store.run(lambda transaction: transaction.change(sql, int(failed), *place.round))

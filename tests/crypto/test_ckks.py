@@ -222,6 +222,6 @@ def test_without_tenseal_the_message_says_how_to_get_it(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(ckks, "importlib", type("Stub", (), {"import_module": staticmethod(fail)}))
-    with pytest.raises(MissingExtra, match=r"pip install 'sensecrypt\[ckks\]'"):
+    with pytest.raises(MissingExtra, match=r'pip install "sensecrypt\[ckks\]"'):
         generate_keypair("ckks-8192")
     assert importlib.import_module("tenseal")

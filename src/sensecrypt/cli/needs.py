@@ -21,7 +21,8 @@ def needs(*extras: str) -> Callable[[_Command[_Arguments, _Result]], _Command[_A
     def decorate(command: _Command[_Arguments, _Result]) -> _Command[_Arguments, _Result]:
         @wraps(command)
         def checked(*args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
-            require(click.get_current_context().command_path, *extras)
+            _, *path = click.get_current_context().command_path.split()
+            require(" ".join(["sensecrypt", *path]), *extras)
             return command(*args, **options)
 
         return checked

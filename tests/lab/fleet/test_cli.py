@@ -42,8 +42,8 @@ def test_a_missing_extra(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "flwr" else find(name))
     code, line = invoke("fleet", "up", "--folder", tmp_path / "fleet", "--clients", 2)
     assert (code, line) == (
-        1,
-        "Error: a fleet needs packages that are not installed; run: pip install 'sensecrypt[flower]'",
+        2,
+        'Error: sensecrypt fleet up needs packages that are not installed; run: pip install "sensecrypt[flower]"',
     )
 
 

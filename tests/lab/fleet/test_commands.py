@@ -135,7 +135,7 @@ superexec.main()
 
 def test_flower_that_is_not_installed_is_a_missing_extra(monkeypatch, tmp_path):
     monkeypatch.setattr(commands, "_BESIDE", tmp_path)
-    with pytest.raises(MissingExtra, match=r"sensecrypt\[flower\]"):
+    with pytest.raises(MissingExtra, match=r"sensecrypt\[dkms,flower,torch\]"):
         commands.flower_command("flower-superlink")
 
 

@@ -73,7 +73,6 @@ ALLOWED: dict[str, int] = {
     "src/sensecrypt/lab": 135,
     "src/sensecrypt/profiles.py": 2,
     "src/sensecrypt/report": 53,
-    "src/sensecrypt/simulation": 2,
     "src/sensecrypt/tomlfile.py": 1,
     "src/sensecrypt/transports": 13,
 }

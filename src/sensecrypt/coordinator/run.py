@@ -151,9 +151,9 @@ def _end_round(
     """Write records and checkpoint; a coordinator that is killed from now on continues after this round."""
     folder, number = coordination.folder, state.next_round - 1
     if coordination.cost_model is not None:
-        charge = coordination.cost_model.charge
+        apply = coordination.cost_model.apply
         played = (ClientRecord, ServerRecord)
-        records[:] = [charge(record) if isinstance(record, played) else record for record in records]
+        records[:] = [apply(record) if isinstance(record, played) else record for record in records]
     coordination.observer.end_of_round(number, state.labels.tolist(), records)
     folder.append([*records, *(replace(each, round=number) for each in coordination.registry.take_refusals())])
     state.save(folder, None if volatile is None else volatile.state())

@@ -298,6 +298,6 @@ class LocalTransport:
         if not facts.bytes_up:
             return None
         if self._cost_model is not None:
-            facts = self._cost_model.charge(facts)
+            facts = self._cost_model.apply(facts)
         rate = answer_bandwidth(facts, self._config.device(client, 0))
         return sum(map(len, parts.values())) / 1e6 / rate

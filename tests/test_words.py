@@ -65,16 +65,10 @@ ALLOWED: dict[str, int] = {
     "docs": 33,
     "examples": 5,
     "reproduce": 2,
-    "src/sensecrypt/checks.py": 2,
     "src/sensecrypt/cli": 21,
-    "src/sensecrypt/crypto": 2,
     "src/sensecrypt/flower": 79,
-    "src/sensecrypt/keyservice": 43,
     "src/sensecrypt/lab": 135,
-    "src/sensecrypt/profiles.py": 2,
     "src/sensecrypt/report": 53,
-    "src/sensecrypt/simulation": 2,
-    "src/sensecrypt/tomlfile.py": 1,
     "src/sensecrypt/transports": 13,
 }
 

@@ -176,6 +176,6 @@ def get_profile(name: str | Profile) -> Profile:
     """The profile of that name."""
     known = PROFILES.get(name.name if isinstance(name, Profile) else str(name))
     if known is None or (isinstance(name, Profile) and name != known):
-        told = f"is {name!r}" if isinstance(name, str) else "is none of the named ones"
-        raise InvalidInput("profile", told, f"choose one of {', '.join(PROFILES)}")
+        problem = f"is {name!r}" if isinstance(name, str) else "is none of the named ones"
+        raise InvalidInput("profile", problem, f"choose one of {', '.join(PROFILES)}")
     return known

@@ -32,15 +32,10 @@ RESTORE = (
 
 @dataclass(frozen=True)
 class Head:
-    """The last line of a log.
+    """The last line of a log."""
 
-    Attributes:
-        number: how many lines there are.
-        digest: hash of the last.
-    """
-
-    number: int = 0
-    digest: str = "0" * 64
+    number: int = 0  # how many lines there are
+    digest: str = "0" * 64  # hash of the last
 
     def __str__(self) -> str:
         return f"{self.number}:{self.digest}"

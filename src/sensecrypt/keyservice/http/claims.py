@@ -19,17 +19,11 @@ from sensecrypt.protocol.round import RoundAddress
 
 @dataclass(frozen=True)
 class Claims:
-    """The claims of all rounds.
+    """The claims of all rounds."""
 
-    Attributes:
-        store: the database.
-        failures: how many sums of a round may fail after decryption.
-        run_failures: how many of a run may: each failure answers one question about the uploads.
-    """
-
-    store: Store
-    failures: int
-    run_failures: int
+    store: Store  # the database
+    failures: int  # how many sums of a round may fail after decryption
+    run_failures: int  # how many of a run may: each failure answers one question about the uploads
 
     def claim(self, place: RoundAddress, digest: bytes, who: Identity) -> Acknowledgement | None:
         """Claim the round for the sum of that hash; returns its acknowledgement if this sum was released before."""

@@ -22,21 +22,13 @@ _LEAST = 64  # connections below which a service is of no use
 
 @dataclass(frozen=True)
 class Capacity:
-    """The most connections of each kind at once.
+    """The most connections of each kind at once."""
 
-    Attributes:
-        handshakes: whose TLS handshake is not done.
-        strangers: without a certificate.
-        strangers_per_address: of these, from one address.
-        certified: with a certificate.
-        per_certificate: of these, with one certificate's name.
-    """
-
-    handshakes: int
-    strangers: int
-    strangers_per_address: int
-    certified: int
-    per_certificate: int
+    handshakes: int  # whose TLS handshake is not done
+    strangers: int  # without a certificate
+    strangers_per_address: int  # of these, from one address
+    certified: int  # with a certificate
+    per_certificate: int  # of these, with one certificate's name
 
 
 def find_capacity(policy: Policy) -> Capacity:
@@ -62,17 +54,11 @@ def fit(policy: Policy, descriptors: int) -> Capacity:
 
 @dataclass(eq=False)
 class Peer:
-    """One connection.
+    """One connection."""
 
-    Attributes:
-        address: where it comes from.
-        drop: closes it at once.
-        is_busy: whether a request of it is being answered.
-    """
-
-    address: str
-    drop: Callable[[], object]
-    is_busy: Callable[[], bool] = lambda: False
+    address: str  # where it comes from
+    drop: Callable[[], object]  # closes it at once
+    is_busy: Callable[[], bool] = lambda: False  # whether a request of it is being answered
     share: Share | None = None
     holder: str = ""
 

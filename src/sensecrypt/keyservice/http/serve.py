@@ -40,21 +40,13 @@ _KEEP_ALIVE_SECONDS, _SHUTDOWN_SECONDS = 30, 30
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The address to listen on, and the certificate.
+    """The address to listen on, and the certificate."""
 
-    Attributes:
-        host: address.
-        port: 0 for any free one.
-        certificate: the server's own.
-        key: its key.
-        authority: issues the certificates of clients.
-    """
-
-    host: str
-    port: int
-    certificate: Path
-    key: Path
-    authority: Path
+    host: str  # address
+    port: int  # 0 for any free one
+    certificate: Path  # the server's own
+    key: Path  # its key
+    authority: Path  # issues the certificates of clients
 
 
 def serve(

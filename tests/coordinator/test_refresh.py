@@ -9,8 +9,14 @@ from sensecrypt.runs.folder import RunFolder
 from sensecrypt.transports.local.run import run_local
 
 SMALL = {
-    **{"dataset": "digits", "clients": 4, "partition": "iid", "clustering": "none", "profile": "insecure-test"},
-    **{"rounds": 4, "workers": 1, "order_refresh": 2},
+    "dataset": "digits",
+    "clients": 4,
+    "partition": "iid",
+    "clustering": "none",
+    "profile": "insecure-test",
+    "rounds": 4,
+    "workers": 1,
+    "order_refresh": 2,
 }
 
 

@@ -40,7 +40,7 @@ def _measure(dataset: str, spec: Spec, _folder: Path) -> list[Row]:
     """Single random parameters, then groups of the most sensitive, in a briefly trained network."""
     data = load_dataset(dataset)
     rng = derive_rng(spec["seed"], f"taylor {dataset}")
-    chosen = rng.choice(len(data.train_labels), spec["samples"], replace=False)
+    chosen = np.asarray(rng.choice(len(data.train_labels), spec["samples"], replace=False))
     images, labels = samples_at(data.train_images, data.train_labels, chosen)
     model = build_model(DEFAULT_MODEL[dataset], seed=derive_seed(spec["seed"], "model"))
     train(model, images, labels, epochs=spec["epochs"], batch_size=32, seed=1, **_STEPS[dataset])

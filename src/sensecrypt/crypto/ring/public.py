@@ -22,8 +22,8 @@ one coefficient, and so below 2^−80 for a sum of 2^36 values. Up to there decr
 
 A row is `HEADER_BYTES` of the key's digest and then the k + 1 polynomials, as `packing` has them, without the dropped
 bits. Every string of bits is a polynomial: a row is a ciphertext of this key if its length and its header say so.
-Polynomials at a row's end that hold no value do not travel (`Profile.row_bytes`): zeros stand for them, and `decrypt` does
-not look at them.
+Polynomials at a row's end that hold no value do not travel (`Profile.row_bytes`): zeros stand for them, and `decrypt`
+does not look at them.
 Whoever changes the rest changes the values or the noise, and nobody notices before decryption, or, if the change is a
 multiple of Δ, ever: as with every additive scheme, it takes a MAC tag on the values to notice.
 """

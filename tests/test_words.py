@@ -67,7 +67,6 @@ ALLOWED: dict[str, int] = {
     "reproduce": 2,
     "src/sensecrypt/cli": 21,
     "src/sensecrypt/flower": 79,
-    "src/sensecrypt/keyservice": 43,
     "src/sensecrypt/lab": 135,
     "src/sensecrypt/report": 53,
     "src/sensecrypt/transports": 13,

@@ -176,7 +176,11 @@ class Selection(Group):
     sensitivity_samples: int = setting(
         512, "number of samples for a round's sensitivities; 0: all samples", paper=0, low=0
     )
-    order_refresh: int = setting(5, "number of rounds after which a cluster's order is refreshed", low=1)
+    order_refresh: int = setting(
+        5,
+        "number of rounds after which a cluster's order is refreshed, unless all its clients encrypt everything",
+        low=1,
+    )
     objective: Literal["protect", "balance"] = setting(
         "protect",
         "what the selection optimises: `protect` maximises the protected sensitivity; `balance`, the paper's, weighs "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sensecrypt.errors import InvalidInput
 
 DEFAULT_PROFILE = "ring-2048x4"
+RING_HEADER_BYTES, RING_FIRST_BITS, RING_VALUE_BITS = 16, 50, 44  # of a row; of a coefficient, as crypto.ring has it
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,13 @@ class Profile:
         """Bytes of a ciphertext per value."""
         return self.ciphertext_bytes / self.slots
 
+    def row_bytes(self, values: int) -> int:
+        """Return the bytes of a sent ciphertext of `values` values: ring polynomials without values are left out."""
+        if self.scheme != "ring":
+            return self.ciphertext_bytes
+        dimension, polynomials = self.key_bits, self.slots // self.key_bits
+        return self.ciphertext_bytes - (polynomials - -(-values // dimension)) * dimension * RING_VALUE_BITS // 8
+
 
 _DCR = "decisional composite residuosity; h^a with a of half the length of n is indistinguishable from random"
 _DJN = "Damgård, Jurik, Nielsen 2010; exponent length: Goldreich, Rosen 2003; key length: NIST SP 800-57"
@@ -94,14 +102,14 @@ def _paillier(
 
 def _ring(polynomials: int) -> Profile:
     """Return the profile with `polynomials` · 2,048 slots: more slots mean fewer bytes per value and larger blocks."""
-    dimension, header, first_bits, value_bits = 2048, 16, 50, 44
+    dimension = 2048
     return Profile(
         "ring-2048" if polynomials == 1 else f"ring-2048x{polynomials}",
         "ring",
         dimension,
         32,
         polynomials * dimension,
-        header + dimension * (first_bits + polynomials * value_bits) // 8,
+        RING_HEADER_BYTES + dimension * (RING_FIRST_BITS + polynomials * RING_VALUE_BITS) // 8,
         0,
         128,
         "ring learning with errors, dimension 2048, modulus 2^51, ternary secret: 128 bits against classical and "

@@ -149,8 +149,8 @@ class TestDeadline:
             clustering="none",
             order_refresh=100,
             max_mi=-1,
-            server_cpus=104,
             cpus=";".join([self.DEVICES] * 5 + [self.SLOWER] * 3),
+            server_cpus=104,
             **settings,
         )
         rounds = {time.number: time for time in result.times()}

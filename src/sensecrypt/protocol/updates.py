@@ -53,7 +53,7 @@ def moved_after(
     rule: ServerRule = FEDAVG,
     state: State = _NOTHING,
 ) -> tuple[Vector, dict[str, checks.FloatVector]]:
-    """Return how far the cluster has moved after this round (or the mean, if members send models), and the rule's state.
+    """Return how far the cluster has moved after this round (if members send models: the mean), and the rule's state.
 
     Args:
         before: how far it had moved before; None: no round was completed.

@@ -23,8 +23,9 @@ one coefficient, and so below 2^−80 for a sum of 2^36 values. Below this bound
 
 A row is `HEADER_BYTES` of the key's digest, then the k + 1 polynomials in the format of `packing`, without the dropped
 bits. Every string of bits is a polynomial: a row is a ciphertext of this key if its length and header are right.
-Changing the rest changes the values or the noise. Only decryption can detect it, and not if the change is a multiple of
-Δ: as with every additive scheme, detecting it takes a MAC tag on the values.
+Polynomials at a row's end that hold no value are not sent (`Profile.row_bytes`): the receiver replaces them by zeros,
+and `decrypt` ignores them. Changing the rest changes the values or the noise. Only decryption can detect it, and not if
+the change is a multiple of Δ: as with every additive scheme, detecting it takes a MAC tag on the values.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ from sensecrypt.crypto.ring.packing import Bytes, Digits, digits, joined, pack, 
 from sensecrypt.crypto.ring.sampling import below_powers_of_2, errors, expand, ternary
 from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers
 from sensecrypt.errors import InvalidCiphertext, InvalidKey
-from sensecrypt.profiles import Profile
+from sensecrypt.profiles import RING_FIRST_BITS, RING_HEADER_BYTES, RING_VALUE_BITS, Profile
 
 SHIFT = MODULUS_BITS - 32  # Δ = 2^19
-FIRST_BITS, VALUE_BITS = 50, 44  # bits per serialized coefficient, in the first polynomial and in those of values
+FIRST_BITS, VALUE_BITS = RING_FIRST_BITS, RING_VALUE_BITS  # per serialized coefficient: first polynomial, values
 NOISE_BOUND = 15 * 2**SHIFT // 32
 NOISE_VARIANCE = 37_200.0
-SEED_BYTES, HEADER_BYTES = 32, 16
+SEED_BYTES, HEADER_BYTES = 32, RING_HEADER_BYTES
 COEFFICIENTS_AT_ONCE = 2**16  # large enough to amortise a call, small enough for the processor's caches
 
 

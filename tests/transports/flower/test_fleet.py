@@ -354,7 +354,7 @@ def test_a_client_that_wants_more_encrypted_sends_nothing(fleet):
     outcome = played.play()
     [left_out] = [record for record in outcome.records if record.left_out is not None]
     assert left_out.client == 2
-    assert "30% would be encrypted, this client wants 50%" in left_out.left_out
+    assert "30% would be encrypted, but this client requires 50%" in left_out.left_out
 
 
 def test_without_a_word_a_client_wants_a_tenth_encrypted(fleet):
@@ -378,7 +378,7 @@ def test_pads_are_no_encryption_for_a_client_that_asks_for_it(fleet):
     played = fleet(rounds=1, policy="plaintext")
     played.identity("client", "client-2", "least_share = 1\n")
     [left_out] = [record for record in played.play().records if record.left_out is not None]
-    assert "0% would be encrypted, this client wants 100%" in left_out.left_out
+    assert "0% would be encrypted, but this client requires 100%" in left_out.left_out
 
 
 def test_a_run_that_pads_is_blinded_by_everybody(fleet, monkeypatch):

@@ -132,7 +132,7 @@ CASES = {
     ),
     "unknown setting": ({"settings": {**SETTINGS, "round": 3}}, "round"),
     "an optimiser": ({"optimizer": torch.optim.SGD(net().parameters(), 0.1)}, "optimizer: belongs to one model"),
-    "fit and optimiser": ({"fit": print, "optimizer": torch.optim.SGD}, "optimizer: is given besides fit"),
+    "fit and optimiser": ({"fit": print, "optimizer": torch.optim.SGD}, "optimizer: has no effect with fit"),
     "a loss per sample": ({"loss": lambda out, batch: out.sum(1)}, r"loss: has shape \(8,\)"),
     "a detached loss": ({"loss": lambda out, batch: out.detach().sum()}, "loss: does not follow from"),
     "no such device": ({"device": "tpu"}, "device: is 'tpu'"),

@@ -84,7 +84,7 @@ def test_a_client_may_allow_more():
         (
             (0.3, *[0.02] * 10, 0.5),  # 60 % of the honest weight, beside ten that average out
             "condition largest_share: the run asks for 95.7% of the sum of squares without the 1 largest others, "
-            "this client allows 90%: small updates hide a large one badly",
+            "this client allows 90%: small updates do not hide a large one",
         ),
         (
             (0.2, 0.001, 0.3, 0.499),
@@ -104,8 +104,8 @@ def test_a_round_whose_weights_leave_a_client_alone_is_refused(weights, reason):
     [
         ("learning_rate = [0.5, 0.1]", "learning_rate: is from 0.5 to 0.1, which is empty"),
         ("layouts = []", "layouts: is empty, so that no run is allowed"),
-        ("least_contributors = 3\ncolluders = 2", "least_contributors: is 3 where 2 may collude"),
-        ("sketches = false\nclear_sensitivities = true", "clear_sensitivities: is true where sketches are refused"),
+        ("least_contributors = 3\ncolluders = 2", "least_contributors: is 3, but 2 may collude"),
+        ("sketches = false\nclear_sensitivities = true", "clear_sensitivities: is true, but sketches, which"),
         ('layouts = ["rows"]', "layouts: is 'rows'"),
         ('layouts = "prefix"', "layouts: is not a list"),
         ("batch_size = 8", "batch_size: is not a pair"),

@@ -189,7 +189,7 @@ class Client:
         return {"facts": facts_to_bytes(Facts(accuracy=accuracy)), "model_sha256": digest}
 
     def _no_part(self, what: str, error: SenseCryptError) -> Rejected:
-        """Return the refusal of a client that takes no part; in a fleet without the reason, which may depend on data."""
+        """Return the refusal of a client that takes no part; a fleet's hides the reason, which may depend on data."""
         _LOG.warning("%s, because: %s", what, error)
         return Rejected(NO_PART if self.context.discreet else str(error))
 

@@ -166,7 +166,7 @@ def test_a_client_that_comes_late_joins_the_cluster_whose_data_are_like_its_own(
 def test_too_few_clients_is_one_clear_line(fleet):
     played = fleet()
     played.dead |= {101, 102, 103}
-    with pytest.raises(SenseCryptError, match=r"1 client\(s\) came within 1 s, 2 are needed"):
+    with pytest.raises(SenseCryptError, match=r"1 client\(s\) enrolled within 1 s, but 2 are needed"):
         played.play()
     assert "2 are needed" in json.loads((played.state / "outcome.json").read_text())["error"]
 

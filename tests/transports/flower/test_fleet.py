@@ -105,7 +105,7 @@ def test_two_server_apps_do_not_play_one_run(fleet):
     played = fleet()
 
     def before(client, kind, message):
-        with pytest.raises(InvalidInput, match="is a run that another process plays"):
+        with pytest.raises(InvalidInput, match="is in use by another process"):
             played.play()
         return message
 

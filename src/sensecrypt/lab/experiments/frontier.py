@@ -68,16 +68,9 @@ _FIGURES = ("adversary", "policy", "preset", "rest", "seeds", "leacc", "lnacc", 
 
 def _attack(spec: Spec, protection: Protection) -> list[dict[str, Any]]:
     """Rows of the protection and of the unprotected client."""
-    return attack_rows(
-        DEFAULT_MODEL[spec["dataset"]],
-        spec["dataset"],
-        samples=spec["samples"],
-        seeds=spec["seeds"],
-        first_seed=spec["first_seed"],
-        protections=[protection],
-        distributions=[spec["distribution"]],
-        workers=2,
-    )
+    own = {key: spec[key] for key in ("samples", "seeds", "first_seed")}
+    attack = partial(attack_rows, protections=[protection], distributions=[spec["distribution"]], workers=2)
+    return attack(DEFAULT_MODEL[spec["dataset"]], spec["dataset"], **own)
 
 
 def _points(rows: Rows, family: str) -> list[dict[str, Any]]:
@@ -214,11 +207,8 @@ def judge(rows: Rows) -> list[Verdict]:
 def _hidden(point: dict[str, Any], names: Sequence[str], prior: float) -> bool:
     """Whether no adversary exceeds guessing by more than chance explains."""
     half = point["half"]
-    return all(
-        point["found"][name] - prior <= max(NOTHING, half[name] + half["prior"])
-        for name in names
-        if name in point["found"]
-    )
+    gains = {name: point["found"][name] - prior for name in names if name in point["found"]}
+    return all(gain <= max(NOTHING, half[name] + half["prior"]) for name, gain in gains.items())
 
 
 ITEM = Item("frontier", "Cost against protection of both presets", "", cells, draw, judge)

@@ -116,9 +116,8 @@ PANELS = {
 
 def draw(rows: Rows) -> Figure:
     """Labels found by cost, one panel per adversary; points show the weakest client's share."""
-    figure, panels = sheet(
-        "What protection costs: labels found against the length of a round", panels=3, size=(12.5, 4.6), columns=3
-    )
+    title = "What protection costs: labels found against the length of a round"
+    figure, panels = sheet(title, panels=3, size=(12.5, 4.6), columns=3)
     families = [family for family in (PAPER, OURS, PLAIN) if _points(rows, family)]
     every = [1.0, *(row["times_plaintext"] for row in rows)]
     prior, plain = _prior(rows), _open(rows)

@@ -68,7 +68,6 @@ ALLOWED: dict[str, int] = {
     "src/sensecrypt/checks.py": 2,
     "src/sensecrypt/cli": 21,
     "src/sensecrypt/crypto": 2,
-    "src/sensecrypt/flower": 79,
     "src/sensecrypt/keyservice": 43,
     "src/sensecrypt/lab": 135,
     "src/sensecrypt/profiles.py": 2,

@@ -53,7 +53,7 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
         attempt = begin_attempt(run.folder, number)
         collecting: dict[int, ClusterRound] = {}
         for cluster in left:
-            begun = _begin(run, state, cluster, number, attempt)
+            begun = _begin(run, state, cluster, number, attempt, budgets)
             if begun is not None:
                 collecting[cluster] = begun
             else:  # it was released though the answer got lost; its records are lost, too
@@ -91,7 +91,9 @@ def _require_final(error: SenseCryptError) -> None:
         raise error
 
 
-def _begin(run: Coordination, state: RunState, cluster: int, number: int, attempt: int) -> ClusterRound | None:
+def _begin(
+    run: Coordination, state: RunState, cluster: int, number: int, attempt: int, budgets: checks.FloatVector
+) -> ClusterRound | None:
     """Register an attempt; None if an earlier one was released and the answer did not reach this coordinator."""
     round_ = run.describe(state, cluster, number, "model", attempt)
     try:
@@ -102,7 +104,7 @@ def _begin(run: Coordination, state: RunState, cluster: int, number: int, attemp
         raise
     invited, total = run.invite(round_)
     sensitivities = None
-    if run.is_refresh(number):
+    if run.is_refresh(number, budgets[list(round_.weights)]):
         after = run.describe(state, cluster, number + 1, "sensitivity", attempt, members=round_.weights)
         run.keyservice.register_round(after)
         sensitivities = total.of_same_parts(after)

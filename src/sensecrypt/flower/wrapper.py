@@ -203,7 +203,7 @@ class SenseCrypt(Strategy):
                 if number in self._exclusion.found:
                     raise Rejected("an earlier upload of this node did not match its tag")
                 upload, tag = unpack_reply(reply.content, with_tag=self._service.with_tags)
-                examples = self._examples(reply, pending.terms)
+                examples = self._reported_examples(reply, pending.terms)
                 if self._service.with_tags:
                     self._service.take_tag(tag, pending.round, sender=number, examples=examples)
                 usable[number] = (reply, upload)
@@ -212,7 +212,7 @@ class SenseCrypt(Strategy):
                 _LOG.warning("refused, %s: %s", self._who(node), error)
         return usable, failed, problems
 
-    def _examples(self, reply: Message, terms: Terms) -> float:
+    def _reported_examples(self, reply: Message, terms: Terms) -> float:
         """The number of examples in the reply's metrics, within the terms."""
         records = list(reply.content.metric_records.values())
         value = records[0].get(self._weighted_by) if len(records) == 1 else None

@@ -23,7 +23,8 @@ def invoke(*arguments: object) -> tuple[int, str]:
 
 def test_a_new_fleet_needs_a_number_of_clients(tmp_path):
     code, line = invoke("fleet", "up", "--folder", tmp_path / "fleet")
-    assert (code, line) == (2, "Error: --clients: is missing, and the fleet is new; pass the number of clients, such as --clients 4")
+    fix = "pass the number of clients, such as --clients 4"
+    assert (code, line) == (2, f"Error: --clients: is missing, and the fleet is new; {fix}")
     code, line = invoke("fleet", "up", "--folder", tmp_path / "fleet", "--clients", 1)
     assert (code, line) == (2, "Error: clients: is 1; pass at least 2 and at most 1,000")
     assert list(tmp_path.iterdir()) == []

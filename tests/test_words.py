@@ -64,7 +64,6 @@ ALLOWED: dict[str, int] = {
     "deploy": 11,
     "docs": 33,
     "examples": 5,
-    "reproduce": 2,
     "src/sensecrypt/cli": 21,
     "src/sensecrypt/flower": 79,
     "src/sensecrypt/lab": 135,

@@ -62,7 +62,6 @@ EXCEPTIONS = (
 ALLOWED: dict[str, int] = {
     "CHANGELOG.md": 10,
     "docs": 15,
-    "reproduce": 2,
     "src/sensecrypt/cli": 14,
     "src/sensecrypt/lab": 1,
     "src/sensecrypt/report": 53,

@@ -151,6 +151,12 @@ def _text(images: npt.NDArray[Any]) -> str:
     return base64.b64encode(np.rint(images[0, 0].clip(0, 1) * 255).astype(np.uint8).tobytes()).decode()
 
 
+def _pixels(text: str) -> npt.NDArray[np.uint8]:
+    flat = np.frombuffer(base64.b64decode(text), dtype=np.uint8)
+    side = round(flat.size**0.5)
+    return flat.reshape(side, side)
+
+
 def draw(rows: Rows) -> Figure:
     """The image and its reconstructions; below, the quality of the mask-aware attack by the share."""
     shown = [row for row in rows if row.get("image")]
@@ -181,8 +187,7 @@ def draw(rows: Rows) -> Figure:
 
 
 def _picture(axes: Axes, text: str, title: str, note: str) -> None:
-    pixels = np.frombuffer(base64.b64decode(text), dtype=np.uint8).reshape(28, 28)
-    axes.imshow(pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    axes.imshow(_pixels(text), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     axes.set(xticks=[], yticks=[])
     axes.set_title(title, fontsize=8, loc="center")
     axes.set_xlabel(note, fontsize=8)

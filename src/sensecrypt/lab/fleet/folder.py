@@ -120,11 +120,11 @@ class FleetFolder:
 
     def identity(self, name: str) -> Path:
         """The identity file of the aggregator or of a client."""
-        return self.path / "parties" / name / ("aggregator.toml" if name == AGGREGATOR else "client.toml")
+        return self.path / "roles" / name / ("aggregator.toml" if name == AGGREGATOR else "client.toml")
 
     def node_home(self, node: str) -> Path:
         """A SuperNode's own FLWR_HOME: in a shared one, nodes run apps that another node has half installed."""
-        return self.path / "parties" / node.replace("node-", "client-") / "flwr"
+        return self.path / "roles" / node.replace("node-", "client-") / "flwr"
 
     def run(self, run: str) -> Path:
         """Where the aggregator keeps a run."""

@@ -1,7 +1,7 @@
 """The client of the key service: for aggregators, clients and admins, each with its own certificate.
 
-Every request may arrive twice without harm: registrations, tags and sums are stored under their address, and the
-service repeats its answer to the same request. So every request is sent again after a lost connection.
+Every request is idempotent: registrations, tags and sums are stored under their address, and the service repeats its
+answer. So every request is sent again after a lost connection.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class DkmsClient:
     def __init__(
         self, url: str, *, certificate: Path, key: Path, authority: Path, tries: int = 6, pause: float = 0.2
     ) -> None:
-        """Check address and certificates; the first request connects.
+        """Check address and certificates; the connection is opened by the first request.
 
         Args:
             url: such as https://dkms.example:8443.
             certificate: of the sender.
             key: its key.
             authority: issued the service's certificate.
-            tries: how often to send a request that is not answered.
+            tries: how often a request is sent until it is answered.
             pause: seconds before the second try; doubled before each further one.
         """
         self._url = check_url(url)
@@ -128,7 +128,7 @@ class DkmsClient:
         return self._json("PUT", run_address(run), json=body)
 
     def end_run(self, run: str) -> None:
-        """End a run and destroy its secret key, as admin; the same again changes nothing."""
+        """End a run and destroy its secret key, as admin; repeating this changes nothing."""
         self._json("DELETE", run_address(run))
 
     def run(self, run: str) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class DkmsClient:
         self._json("PUT", f"{run_address(run)}/members/{client}")
 
     def report_samples(self, run: str, samples: int) -> None:
-        """Report how many samples this client has; its first report in a run counts."""
+        """Report this client's number of samples; only its first report in a run counts."""
         self._json("PUT", f"{run_address(run)}/samples/{samples}")
 
     def samples(self, run: str) -> dict[int, int]:
@@ -215,7 +215,7 @@ class DkmsClient:
         json: Any = None,
         read_seconds: float = READ_SECONDS,
     ) -> httpx.Response:
-        """Send a request until it is answered, or too often."""
+        """Send a request until it is answered, `tries` times at most."""
         headers = {"Content-Type": MESSAGE_TYPE} if body is not None else {}
         timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, read=read_seconds)
         for attempt in range(self._tries):
@@ -235,7 +235,7 @@ class DkmsClient:
                 problem = read_document(answer.content, answer.status_code)
                 if last or answer.status_code not in _TRY_AGAIN or problem.code in _ONCE:
                     raise problem
-            time.sleep(self._pause * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311  (spreads the crowd, no secret)
+            time.sleep(self._pause * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311  (not a secret)
         raise AssertionError("unreachable")
 
     def _another(self, what: str) -> Unreachable:

@@ -177,13 +177,20 @@ def _release_sums(run: Coordination, state: RunState, collecting: ClusterRound) 
     [closed] = released
     if collecting.sensitivities is not None:
         try:
-            release_order(run, collecting.sensitivities, closed.records, first=part)
+            release_order(run, collecting.sensitivities, closed.records, first=part, closed=closed.sensitivity)
         except (Refused, Rejected) as error:
             _keep_order(closed, error)
     return closed
 
 
-def release_order(run: Coordination, total: PartedSum, records: ClusterRecords, *, first: int | None = None) -> None:
+def release_order(
+    run: Coordination,
+    total: PartedSum,
+    records: ClusterRecords,
+    *,
+    first: int | None = None,
+    closed: bytes | None = None,
+) -> None:
     """Have sensitivities released, if necessary without a part; the key service computes an importance order from them.
 
     Args:
@@ -191,13 +198,17 @@ def release_order(run: Coordination, total: PartedSum, records: ClusterRecords, 
         total: the sum.
         records: the records of servers and of the clients that receive the order; they are updated.
         first: the part to leave out first.
+        closed: the sum without that part, if it is already computed.
     """
     server, seconds = records.server, 0.0
 
     def release_sum(without: int | None) -> None:
         nonlocal seconds
         start, before = work_seconds(), total.cost.total_seconds
-        message = total.total(without=without).close().to_bytes(total.round)
+        if closed is not None and without == first:
+            message = closed
+        else:
+            message = total.total(without=without).close().to_bytes(total.round)
         seconds += max(0.0, work_seconds() - start - (total.cost.total_seconds - before))
         records.server = with_cost(server, total.cost, seconds, multiplied=total.round.factors is not None)
         _release(run, message, total.round, records, {"bytes_down": order_bytes(total.round.size)})

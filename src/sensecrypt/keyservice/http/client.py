@@ -33,14 +33,8 @@ from sensecrypt.keyservice.http.addresses import (
 )
 from sensecrypt.keyservice.http.certificates import check_pair
 from sensecrypt.keyservice.http.problems import read_document
-from sensecrypt.protocol.answers import (
-    Acknowledgement,
-    RoundTask,
-    read_moved,
-    read_released,
-    read_sketch,
-    serialize_sketch,
-)
+from sensecrypt.protocol import answers
+from sensecrypt.protocol.answers import Acknowledgement, RoundTask
 from sensecrypt.protocol.round import Round, RoundAddress, describe_round
 from sensecrypt.protocol.updates import FEDAVG, ReleasedSum
 
@@ -154,25 +148,25 @@ class DkmsClient:
 
     def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
         """This client's first sketch of this run, rotated, as the aggregator may have it."""
-        return read_sketch(self._ask("PUT", f"{run_address(run)}/sketch", body=serialize_sketch(row)))
+        return answers.read_sketch(
+            self._send("PUT", f"{run_address(run)}/sketch", body=answers.serialize_sketch(row)).content
+        )
 
     def register_round(self, round_: Round) -> None:
         """Register a round and its members, as aggregator."""
-        self._ask("PUT", round_address(round_), body=describe_round(round_))
+        self._send("PUT", round_address(round_), body=describe_round(round_))
 
     def task(self, place: RoundAddress, *, start: str | None = None) -> RoundTask:
         """The data that this client needs for a round.
 
-        Args:
-            place: the address of the round.
-            start: the hash of the model that the aggregator sent this client, in a run that releases to it.
+        In a run that releases to its aggregator, `start` is the hash of the model that the aggregator sent this client.
         """
         query = "" if start is None else f"?start={start}"
-        return RoundTask.from_bytes(self._ask("GET", f"{round_address(place)}/task{query}"))
+        return RoundTask.from_bytes(self._send("GET", f"{round_address(place)}/task{query}").content)
 
     def send_tag(self, tag: bytes, round_: Round) -> None:
         """Send this client's tag."""
-        self._ask("PUT", f"{round_address(round_)}/tag", body=tag)
+        self._send("PUT", f"{round_address(round_)}/tag", body=tag)
 
     def tags(self, round_: Round) -> list[int]:
         """The clients whose tags have arrived, as aggregator."""
@@ -181,15 +175,16 @@ class DkmsClient:
     def release(self, aggregate: bytes, round_: Round) -> Acknowledgement:
         """Have a sum decrypted and verified, as aggregator."""
         address = f"{round_address(round_)}/aggregate"
-        return Acknowledgement.from_bytes(self._ask("PUT", address, body=aggregate, read_seconds=RELEASE_SECONDS))
+        answer = self._send("PUT", address, body=aggregate, read_seconds=RELEASE_SECONDS)
+        return Acknowledgement.from_bytes(answer.content)
 
     def released_sum(self, round_: Round) -> ReleasedSum:
         """A released sum, as the aggregator of a run that releases to it."""
-        return read_released(self._ask("GET", f"{round_address(round_)}/sum"), round_)
+        return answers.read_released(self._send("GET", f"{round_address(round_)}/sum").content, round_)
 
     def moved(self, place: RoundAddress, size: int) -> npt.NDArray[np.float32]:
         """How far this client's cluster has moved after the round; see `protocol.updates.model_from`."""
-        return read_moved(self._ask("GET", f"{round_address(place)}/model"), size)
+        return answers.read_moved(self._send("GET", f"{round_address(place)}/model").content, size)
 
     def _json(self, method: str, address: str, *, json: Any = None) -> dict[str, Any]:
         answer = self._send(method, address, json=json)
@@ -200,11 +195,6 @@ class DkmsClient:
         if not isinstance(fields, dict):
             raise self._another("an answer that is no JSON object")
         return fields
-
-    def _ask(
-        self, method: str, address: str, *, body: bytes | None = None, read_seconds: float = READ_SECONDS
-    ) -> bytes:
-        return self._send(method, address, body=body, read_seconds=read_seconds).content
 
     def _send(
         self,

@@ -91,13 +91,9 @@ def _holder(certificate: bytes | None) -> str | None:
 def server_context(
     certificate: Path, key: Path, authority: Path, *, on_failure: Callable[[str], None]
 ) -> ssl.SSLContext:
-    """TLS 1.3 that verifies client certificates against `authority` and reports why a handshake failed.
+    """TLS 1.3 with the server's certificate and key, which verifies client certificates against `authority`.
 
-    Args:
-        certificate: the server's own.
-        key: its key.
-        authority: issues the certificates of clients.
-        on_failure: called with the reason, in the event loop's thread.
+    `on_failure` is called with the reason of a failed handshake, in the event loop's thread.
     """
 
     class Watched(ssl.SSLObject):

@@ -13,11 +13,10 @@ import torch
 from torch import nn
 
 from sensecrypt import checks
-from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.checks import IntVector
 from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.attacks.observation import Observation, Samples
-from sensecrypt.lab.attacks.synthetic import SyntheticClient
+from sensecrypt.lab.attacks.synthetic import SyntheticClient, client_with
 from sensecrypt.models import get_vector, mean_gradient, set_vector
 
 Model = npt.NDArray[np.float32]
@@ -32,20 +31,14 @@ def client_of_round(
     learning_rate: float,
     public: Samples | None = None,
 ) -> SyntheticClient:
-    """A client after one step on its whole batch, so that its upload gives the batch's mean gradient.
+    """A client after one step on its whole batch `data`, so that its upload gives the batch's mean gradient.
 
-    Args:
-        build: makes the network.
-        before: the model that the round starts from.
-        data: the batch.
-        classes: number of classes.
-        learning_rate: of the step.
-        public: labelled samples of the adversary, none of them a client's.
+    The round starts from `before`, in the network that `build` makes. `public` are labelled samples of the adversary,
+    none of them a client's.
     """
     network = build().eval()
     set_vector(network, before)
     gradient = mean_gradient(network, *data).astype(np.float64)
-    channels, height, width = data[0].shape[1:]
     seen = Observation(
         build=build,
         before=before,
@@ -53,20 +46,11 @@ def client_of_round(
         samples=len(data[1]),
         classes=classes,
         public=public,
-        image_shape=(int(channels), int(height), int(width)),
+        image_shape=tuple(data[0].shape[1:]),
     )
-    return SyntheticClient(
-        observation=seen,
-        counts=np.bincount(data[1].numpy(), minlength=classes).astype(np.int64),
-        inputs=data[0],
-        labels=data[1],
-        gradient=gradient,
-        at_before=gradient,
-        sensitivity=sensitivity(before.astype(np.float64), gradient).astype(np.float64),
-        last_upload=np.zeros_like(gradient),
-        weights=(before - learning_rate * gradient).astype(np.float32),
-        scale=learning_rate,
-    )
+    weights = (before - learning_rate * gradient).astype(np.float32)
+    nothing = np.zeros_like(gradient)
+    return client_with(seen, data, weights, at_before=gradient, last_upload=nothing, scale=learning_rate)
 
 
 def after_local_steps(
@@ -116,15 +100,8 @@ def batches_of_few_classes(
 ) -> list[IntVector]:
     """Positions of each client's samples: equally many of each of its k classes, and one of every other class.
 
-    Holders of a class share it evenly if it has too few samples. No two clients have a sample in common.
-
-    Args:
-        labels: of the data set.
-        clients: number of clients.
-        k: classes per client.
-        classes: number of classes.
-        samples: K of each client.
-        rng: draws the samples.
+    Each client has `samples`. Holders of a class share it evenly if it has too few samples. No two clients have a
+    sample in common.
     """
     checks.whole("k", k, low=1, high=classes)
     many = (checks.whole("samples", samples, low=classes) - (classes - k)) // k

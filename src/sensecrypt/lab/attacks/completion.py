@@ -67,11 +67,7 @@ def complete_head(matrix: FloatMatrix, weight: FloatMatrix, bias: FloatVector, s
     With rank 1 that column is s·u with known u, and the mean embedding is v/s. The scale s is chosen so that counts are
     nearest to whole numbers that are not negative: classes without samples have g_b[c] = p[c], which determines it.
 
-    Args:
-        matrix: [g_W | g_b] with NaN where it is hidden.
-        weight: W of the layer, at which the gradient was taken.
-        bias: b of the layer.
-        samples: K.
+    `matrix` is [g_W | g_b] with NaN where it is hidden, at the layer's W and b, for K `samples`.
     """
     filled = complete(matrix)
     if not np.isnan(matrix[:, -1]).all() or not filled[:, :-1].any():

@@ -16,24 +16,14 @@ def prior(observation: Observation) -> FloatVector:
     return np.full(observation.classes, observation.samples / observation.classes)
 
 
-def zero_fill(observation: Observation) -> FloatVector:
+def zero_fill(observation: Observation, *, keep_direction: bool = False) -> FloatVector:
     """The paper's attacker: iLRG with hidden gradients set to 0.
 
     With all of the head hidden this is K times what the head predicts from its bias alone, near the prior.
     """
     if not observation.visible.any():
         return prior(observation)
-    return ilrg_on(observation, observation.zero_filled)
-
-
-def zero_fill_direction(observation: Observation) -> FloatVector:
-    """Zero-fill that caps an embedding as a whole, which keeps its direction.
-
-    It differs from `zero_fill` only where an entry of the bias gradient is hidden and its row is partly visible.
-    """
-    if not observation.visible.any():
-        return prior(observation)
-    return ilrg_on(observation, observation.zero_filled, keep_direction=True)
+    return ilrg_on(observation, observation.zero_filled, keep_direction=keep_direction)
 
 
 def stale_fill(observation: Observation) -> FloatVector:

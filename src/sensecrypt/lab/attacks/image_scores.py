@@ -31,12 +31,7 @@ class ImageScores:
 
 
 def score_images(recovered: npt.ArrayLike, truth: npt.ArrayLike) -> ImageScores:
-    """Match recovered to true images and score each pair.
-
-    Args:
-        recovered: (K, channels, height, width), in any order; values beyond 0 … 1 are clipped.
-        truth: the same shape, inside 0 … 1.
-    """
+    """Match recovered to true images and score each pair; both are (K, channels, height, width), the truth in 0 … 1."""
     guesses, originals = _batch("recovered", recovered).clip(0, 1), _batch("truth", truth)
     if guesses.shape != originals.shape:
         problem = f"has shape {guesses.shape}, truth {originals.shape}"

@@ -99,18 +99,12 @@ def inverting(
 ) -> Reconstruction:
     """Find images of known labels by the least 1 − cos(∇′, ∇) + tv · TV(x), inside the box [0, 1].
 
-    Args:
-        observation: what the attacker sees.
-        labels: (K,), from an attack on labels.
-        fill: how it treats hidden coordinates.
-        generator: for the starts.
-        steps: of Adam on the sign of the gradient.
-        restarts: further starts; the best match of the gradient is kept.
-        tv: weight of the total variation.
+    The K labels are from an attack on labels; `steps` are of Adam on the sign of the gradient. All `restarts` are done,
+    and the best match of the gradient is kept.
     """
     _check_effort(steps, restarts)
     weight, known = checks.number("tv", tv, low=0), _labels(labels, observation)
-    target = make_target(observation, fill, dtype=torch.float32)  # Adam on signs has no use for more digits
+    target = make_target(observation, fill, dtype=torch.float32)  # single precision suffices for Adam on signs
 
     def loss(images: torch.Tensor) -> torch.Tensor:
         return cosine_distance(target, images, known) + weight * total_variation(images)

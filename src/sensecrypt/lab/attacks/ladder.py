@@ -22,10 +22,11 @@ that does not exceed it has learnt nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from sensecrypt.checks import IntVector
 from sensecrypt.errors import NotApplicable
-from sensecrypt.lab.attacks.fills import completion, prior, stale_fill, zero_fill, zero_fill_direction
+from sensecrypt.lab.attacks.fills import completion, prior, stale_fill, zero_fill
 from sensecrypt.lab.attacks.maskonly import mask_only
 from sensecrypt.lab.attacks.observation import FloatVector, Observation
 from sensecrypt.lab.attacks.prototype import prototype
@@ -38,7 +39,7 @@ Adversary = Callable[[Observation], FloatVector]
 ADVERSARIES: dict[str, Adversary] = {
     "prior": prior,
     "zero-fill": zero_fill,
-    "zero-fill-direction": zero_fill_direction,
+    "zero-fill-direction": partial(zero_fill, keep_direction=True),
     "stale-fill": stale_fill,
     "completion": completion,
     "prototype": prototype,

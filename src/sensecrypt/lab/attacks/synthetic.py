@@ -137,20 +137,33 @@ def synthetic_client(
         public=samples_at(images, labels, public),
         image_shape=tuple(map(int, images.shape[1:])),
     )
-    client = SyntheticClient(
-        observation=seen,
-        counts=np.bincount(labels[own], minlength=classes).astype(np.int64),
-        inputs=data[0],
-        labels=data[1],
-        gradient=gradient,
-        at_before=at_before,
-        sensitivity=sensitivity(before.astype(np.float64), at_before).astype(np.float64),
-        last_upload=last_upload,
-        weights=weights,
-        scale=learning_rate * steps,
-    )
+    client = client_with(seen, data, weights, at_before=at_before, last_upload=last_upload, scale=learning_rate * steps)
     hides = np.zeros(before.size, dtype=bool) if hidden is None else hidden
     return replace(client, observation=client.observe(hides))
+
+
+def client_with(
+    seen: Observation,
+    data: Samples,
+    weights: npt.NDArray[np.float32],
+    *,
+    at_before: FloatVector,
+    last_upload: FloatVector,
+    scale: float,
+) -> SyntheticClient:
+    """The client with this data whose upload, if nothing is hidden, is `seen`."""
+    return SyntheticClient(
+        observation=seen,
+        counts=np.bincount(data[1].numpy(), minlength=seen.classes).astype(np.int64),
+        inputs=data[0],
+        labels=data[1],
+        gradient=seen.gradient,
+        at_before=at_before,
+        sensitivity=sensitivity(seen.before.astype(np.float64), at_before).astype(np.float64),
+        last_upload=last_upload,
+        weights=weights,
+        scale=scale,
+    )
 
 
 def _draw(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg
 
 from sensecrypt.errors import InvalidInput, Rejected
@@ -105,6 +105,42 @@ def test_a_client_that_ignores_the_bounds_does_not_move_the_model(part, monkeypa
     start = model()
     moved = np.concatenate([(found.arrays[key].numpy() - start[key]).ravel() for key in start])
     assert np.linalg.norm(moved) <= 5.0 * (1 + 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "reason"),
+    [("update", 5.0, "the mean update is longer than the bound"), ("weight", -1.0, "the sum of weights is not one")],
+)
+def test_a_mean_out_of_bounds_fails_the_round(part, value, reason, monkeypatch):
+    """One client's vector is within its bound, and does not fit the weight that it sends: the sum shows it."""
+    encode = mod.encode
+
+    def unfit(update, examples, terms, round_, client):
+        vector, clipped = encode(update, examples, terms, round_, client)
+        if client == 3:
+            half = vector.size // 2
+            vector[slice(0, half - 1) if part == "update" else half - 1] = value
+        return vector, clipped
+
+    monkeypatch.setattr(mod, "encode", unfit)
+    strategy = Seen()
+    with pytest.raises(Rejected, match=f"round 1 is not released: {reason}"):
+        play(SenseCrypt(strategy, key_service="in-process", profile=FAST, trusted=True, clip=5.0), rounds=1)
+    assert strategy.nodes == []
+
+
+def test_an_excluded_node_does_not_fill_a_round():
+    """Of four nodes one is excluded, and another goes: two are too few, and the round is not started."""
+
+    def flip(node, reply):
+        data = reply.content["arrays"]["upload"].data
+        return swap(103, as_upload(data[:-1] + bytes([data[-1] ^ 1])))(node, reply)
+
+    strategy, grid = protected(), Loop(nodes=4, after=flip)
+    play(strategy, grid, rounds=1)
+    del grid.states[100]
+    with pytest.raises(Rejected, match="round 2 of 2 nodes is not started"):
+        strategy.configure_train(2, record(model(5)), ConfigRecord(), grid)
 
 
 def changed_task(change):

@@ -131,7 +131,7 @@ def test_a_false_hash_at_the_end_changes_nothing(altered, caplog):
     played = altered("query.finish", lambda parts, *_: {**parts, "model_sha256": b"0" * 64})
     outcome = played.play()
     assert outcome.model_sha256 != ["0" * 64]
-    assert "tell different models" in caplog.text
+    assert "report different models" in caplog.text
 
 
 def _alter_upload(parts, *_):

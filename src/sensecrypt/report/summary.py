@@ -6,9 +6,8 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
-from sensecrypt.config import RunConfig, make_config, to_settings
+from sensecrypt.config import RunConfig, make_config, setting_text, to_settings
 from sensecrypt.records import servers_of
 from sensecrypt.report.figures import Card
 from sensecrypt.report.folder import Seen
@@ -56,27 +55,19 @@ def findings(seen: Seen, times: Sequence[RoundTime]) -> list[str]:
 
 def settings(config: RunConfig) -> list[tuple[str, str]]:
     """All of them, as `--set` takes them."""
-    return [(key, _value(value)) for key, value in to_settings(config).items()]
+    return [(key, setting_text(value)) for key, value in to_settings(config).items()]
 
 
 def command(config: RunConfig) -> str:
     """The command that makes the same run again: only what differs from the preset."""
     usual = to_settings(make_config({"preset": config.preset}))
     changed = [
-        f"{key}={_value(value)}"
+        f"{key}={setting_text(value)}"
         for key, value in to_settings(config).items()
         if key != "preset" and value != usual.get(key)
     ]
     preset = [] if config.preset == "default" else ["--preset", config.preset]
     return shlex.join(["sensecrypt", "run", *preset, *(part for change in changed for part in ("--set", change))])
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        if not isinstance(value[0], list):
-            return ",".join(each if isinstance(each, str) else f"{each:g}" for each in value)
-        return ";".join(",".join(f"{each:g}" for each in row) for row in value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _shares(outcome: Outcome) -> dict[int, float]:

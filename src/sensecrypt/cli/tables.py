@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+import click
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -27,11 +28,12 @@ def show_table(
         rows: a text per column.
         left: headings of the columns that hold words; numbers stand on the right.
     """
-    table = Table(
-        title=escape(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, show_edge=False, pad_edge=False
-    )
+    width = max(WIDTH, Console().width)
+    if title:
+        click.secho(click.wrap_text(title, width), bold=True)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
     for column in columns:
         table.add_column(escape(column), justify="left" if column in left else "right")
     for row in rows:
         table.add_row(*map(escape, row))
-    Console(width=max(WIDTH, Console().width)).print(table)
+    Console(width=width).print(table)

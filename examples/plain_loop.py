@@ -1,4 +1,4 @@
-"""The whole protocol as a plain loop: one cluster, one machine, every party in sight.
+"""The whole protocol as a plain loop: one cluster, one machine, with client, aggregator and key server in one loop.
 
     python examples/plain_loop.py
 
@@ -42,7 +42,7 @@ def run(config: RunConfig) -> np.ndarray:
         round_ = Round("loop", number, 0, "model", vector.size, public.profile, weights, clip=clip)
         aggregator = RoundSum(round_, public)
         for client, (inputs, labels) in enumerate(problem.clients):
-            # The client: train, score, clip the update, choose blocks, encrypt them, blinding the rest, sign for all.
+            # The client: train, score, clip the update, choose blocks, encrypt them, blind the rest, tag all.
             model = problem.build()
             set_vector(model, vector)
             trained = train(

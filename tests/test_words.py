@@ -50,6 +50,7 @@ KINDS = {".py", ".md", ".svg", ".toml", ".js", ".css", ".html", ".yml", ".yaml",
 # Right English, or a name that is not ours: (part of the path, part of the line, reason).
 EXCEPTIONS = (
     ("cli/doctor.py", "pad_edge", "an argument of Rich's Table"),
+    ("cli/tables.py", "pad_edge", "an argument of Rich's Table"),
     ("flower/proof.py", "signed for another run", "a digital signature"),
     ("CHANGELOG.md", "was receipt", "says which words were replaced"),
     ("CHANGELOG.md", "(open), randomizer", "says which words were replaced"),
@@ -61,21 +62,8 @@ EXCEPTIONS = (
 # Places left per folder: to be emptied. A number may fall, and never rise.
 ALLOWED: dict[str, int] = {
     "CHANGELOG.md": 10,
-    "deploy": 11,
-    "docs": 33,
-    "examples": 5,
-    "reproduce": 2,
-    "src/sensecrypt/checks.py": 2,
-    "src/sensecrypt/cli": 21,
-    "src/sensecrypt/crypto": 2,
-    "src/sensecrypt/flower": 79,
-    "src/sensecrypt/keyservice": 43,
-    "src/sensecrypt/lab": 135,
-    "src/sensecrypt/profiles.py": 2,
-    "src/sensecrypt/report": 53,
-    "src/sensecrypt/simulation": 2,
-    "src/sensecrypt/tomlfile.py": 1,
-    "src/sensecrypt/transports": 13,
+    "docs": 15,
+    "src/sensecrypt/lab": 1,
 }
 
 

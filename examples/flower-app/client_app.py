@@ -18,7 +18,7 @@ def build() -> nn.Module:
 
 
 def load(config: RunConfig, client: int) -> Share:
-    """This client's data: here every so manieth digit, in a real fleet what is on the device."""
+    """This client's data: here every n-th digit, in a real fleet the data on the device."""
     x, y = (torch.tensor(part) for part in load_digits(return_X_y=True))
     x = x.float() / 16
     mine = slice(client, 1500, config.problem.clients)

@@ -81,8 +81,8 @@ def whole(argument: str, value: int, *, low: int, high: int | None = None) -> in
         raise InvalidInput(argument, f"is {value!r}", "pass a whole number")
     if value < low or (high is not None and value > high):
         upper = "" if high is None else f" and at most {high:,}"
-        told = f"{value:,}" if abs(value) < 2**64 else "out of range"  # Python refuses to print very long numbers
-        raise InvalidInput(argument, f"is {told}", f"pass at least {low:,}{upper}")
+        shown = f"{value:,}" if abs(value) < 2**64 else "out of range"  # Python refuses to print very long numbers
+        raise InvalidInput(argument, f"is {shown}", f"pass at least {low:,}{upper}")
     return int(value)
 
 

@@ -173,7 +173,9 @@ class Selection(Group):
     sensitivity_samples: int = setting(
         512, "samples that a round's sensitivities are computed on; 0: all", paper=0, low=0
     )
-    order_refresh: int = setting(5, "rounds after which a cluster's order is made anew", low=1)
+    order_refresh: int = setting(
+        5, "rounds after which a cluster's order is made anew, unless all its clients encrypt everything", low=1
+    )
     objective: Literal["protect", "balance"] = setting(
         "protect",
         "`protect`: encrypt as much as the budget allows; or `balance` cost against protection, as the paper",

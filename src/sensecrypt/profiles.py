@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sensecrypt.errors import InvalidInput
 
 DEFAULT_PROFILE = "ring-2048x4"
+RING_HEADER_BYTES, RING_FIRST_BITS, RING_VALUE_BITS = 16, 50, 44  # of a row; of a coefficient, as crypto.ring has it
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,13 @@ class Profile:
         """Length of a ciphertext divided by the values in it."""
         return self.ciphertext_bytes / self.slots
 
+    def row_bytes(self, values: int) -> int:
+        """Length of a ciphertext of so many values where it travels: ring polynomials without values are left out."""
+        if self.scheme != "ring":
+            return self.ciphertext_bytes
+        dimension, polynomials = self.key_bits, self.slots // self.key_bits
+        return self.ciphertext_bytes - (polynomials - -(-values // dimension)) * dimension * RING_VALUE_BITS // 8
+
 
 _DCR = "decisional composite residuosity; h^a with a of half the length of n is indistinguishable from random"
 _DJN = "Damgård, Jurik, Nielsen 2010; exponent length: Goldreich, Rosen 2003; key length: NIST SP 800-57"
@@ -94,14 +102,14 @@ def _paillier(
 
 def _ring(polynomials: int) -> Profile:
     """`polynomials` times 2,048 values: the more, the fewer bytes a value, and the coarser the blocks."""
-    dimension, header, first_bits, value_bits = 2048, 16, 50, 44
+    dimension = 2048
     return Profile(
         "ring-2048" if polynomials == 1 else f"ring-2048x{polynomials}",
         "ring",
         dimension,
         32,
         polynomials * dimension,
-        header + dimension * (first_bits + polynomials * value_bits) // 8,
+        RING_HEADER_BYTES + dimension * (RING_FIRST_BITS + polynomials * RING_VALUE_BITS) // 8,
         0,
         128,
         "ring learning with errors, dimension 2048, modulus 2^51, ternary secret: 128 bits against classical and "
@@ -176,6 +184,6 @@ def get_profile(name: str | Profile) -> Profile:
     """The profile of that name."""
     known = PROFILES.get(name.name if isinstance(name, Profile) else str(name))
     if known is None or (isinstance(name, Profile) and name != known):
-        told = f"is {name!r}" if isinstance(name, str) else "is none of the named ones"
-        raise InvalidInput("profile", told, f"choose one of {', '.join(PROFILES)}")
+        problem = f"is {name!r}" if isinstance(name, str) else "is none of the named ones"
+        raise InvalidInput("profile", problem, f"choose one of {', '.join(PROFILES)}")
     return known

@@ -1,4 +1,4 @@
-"""Settings that a user writes as TOML: what cannot be read, and keys that do not exist, are told in one line."""
+"""Reads settings that a user writes as TOML; an unreadable file or an unknown key is an error of one line."""
 
 from __future__ import annotations
 

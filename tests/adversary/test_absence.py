@@ -11,7 +11,6 @@ import pytest
 
 from sensecrypt.algo.clipping import clip_bound
 from sensecrypt.client import scoring
-from sensecrypt.client import update as client_update
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.models import get_vector, set_vector
 from sensecrypt.protocol.requests import FAILURE, facts_from_bytes
@@ -19,6 +18,7 @@ from sensecrypt.protocol.round import RoundAddress, address_of
 from sensecrypt.protocol.updates import model_of
 from sensecrypt.records import to_fields
 from tests.adversary.audited import released
+from tests.adversary.hostile import sends
 from tests.adversary.test_conditions import ONE_CLASS, Wire
 from tests.transports.flower.conftest import dkms as dkms
 from tests.transports.flower.conftest import fleet as fleet
@@ -26,17 +26,6 @@ from tests.transports.flower.conftest import pki as pki
 
 HOSTILE, EDGE = 5, 127.999
 SETTINGS = {**ONE_CLASS, "rounds": 3, "policy": "plaintext"}
-
-
-def sends(monkeypatch, update_of):
-    """Client 5 sends what it likes; its own clipping is its own business."""
-    honest = client_update._to_send
-
-    def to_send(task, trained, statistics):
-        update, clipped = honest(task, trained, statistics)
-        return (update_of(task, update), clipped) if task.client == HOSTILE else (update, clipped)
-
-    monkeypatch.setattr(client_update, "_to_send", to_send)
 
 
 def biases(played) -> slice:
@@ -53,7 +42,7 @@ def test_a_push_to_the_edge_of_the_slots_never_gets_into_a_sum(fleet, monkeypatc
         pushed[at] = EDGE
         return pushed
 
-    sends(monkeypatch, edge)
+    sends(monkeypatch, HOSTILE, edge)
     wire = Wire(played)
     played.play()
     assert not any(HOSTILE in contributors for contributors in released(played))
@@ -71,7 +60,7 @@ def test_nobody_is_missing_whatever_the_hostile_member_gets_through(fleet, monke
         pushed[at.start + task.round.number] = bound
         return pushed
 
-    sends(monkeypatch, push)
+    sends(monkeypatch, HOSTILE, push)
     wire = Wire(played)
     outcome = played.play()
     uploads = [(client, parts) for client, kind, parts in wire.received if kind == "train"]

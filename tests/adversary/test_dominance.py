@@ -43,7 +43,7 @@ def test_the_exploit_is_refused_by_a_real_key_service(strict):
         played.register(exploit)
     assert refusal.value.code == "too-few-contributors"
     milder = Round(played.run, 0, 0, "model", played.size, played.profile, {VICTIM: 0.4, HONEST: 0.2, COLLUDER: 0.4})
-    with pytest.raises(Refused, match=r"the samples that members told give 0\.3333") as refusal:
+    with pytest.raises(Refused, match=r"the samples that members reported give 0\.3333") as refusal:
         played.register(milder)
     assert refusal.value.code == "other-weights"
     assert played.play(played.round()).contributors == (VICTIM, HONEST, COLLUDER)

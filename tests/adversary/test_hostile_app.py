@@ -32,7 +32,7 @@ def test_one_client_is_given_a_model_in_which_the_others_do_not_move(deployment:
     grid = deployment.loop(before=other_model)
     play(deployment.strategy(), grid, rounds=1)
     assert list(errors(grid)) == [104]
-    assert "another member of this round was given another model" in errors(grid)[104]
+    assert "another member of this round received another model" in errors(grid)[104]
 
 
 @pytest.mark.parametrize(("term", "value"), [("bound", 1e-3), ("most-examples", 1.0), ("least-examples", 1e6)])

@@ -23,12 +23,12 @@ import numpy as np
 import pytest
 
 from sensecrypt.algo.clipping import clip_bound
-from sensecrypt.client import update as client_update
 from sensecrypt.client.problem import configured_problem
 from sensecrypt.config import make_config
 from sensecrypt.models import get_vector
 from sensecrypt.protocol.round import RoundAddress
 from tests.adversary.audited import released
+from tests.adversary.hostile import sends
 from tests.adversary.imprint import attacked_images, decibels, imprinted, rounds_of_attack, without_attack
 from tests.transports.flower.conftest import dkms as dkms
 from tests.transports.flower.conftest import fleet as fleet
@@ -89,15 +89,8 @@ def test_a_bounded_attacker_needs_many_rounds(share, bins, rounds):
 
 def replace_model(monkeypatch, problem, share: float) -> None:
     """Client 7 asks for the planted model, or for a part of the way."""
-    honest, target = client_update._to_send, imprinted(problem, problem.clients[HOSTILE][0])
-
-    def to_send(task, trained, statistics):
-        update, clipped = honest(task, trained, statistics)
-        if task.client == HOSTILE:
-            update = share * (target.astype(np.float64) - task.vector)
-        return update, clipped
-
-    monkeypatch.setattr(client_update, "_to_send", to_send)
+    target = imprinted(problem, problem.clients[HOSTILE][0])
+    sends(monkeypatch, HOSTILE, lambda task, _: share * (target.astype(np.float64) - task.vector))
 
 
 def moved_in(played, number: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from sklearn.metrics import mutual_info_score
 
 from sensecrypt import InvalidInput, Mask, MaskMismatch, mutual_information, mutual_information_curve
 from sensecrypt.algo import leakage
-from sensecrypt.algo.leakage import bin_weights
+from sensecrypt.algo.leakage import bin_weights, curve_of_blocks
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 
@@ -60,6 +60,29 @@ def test_curve_is_the_same_over_many_chunks(monkeypatch):
     whole = mutual_information_curve(weights, order)
     monkeypatch.setattr(leakage, "_CHUNK", 7)
     assert np.allclose(mutual_information_curve(weights, order), whole, atol=1e-12)
+
+
+@given(st.data(), st.integers(1, 30), st.integers(1, 12), st.integers(1, 9))
+def test_curve_of_blocks_is_the_curve_at_the_ends_of_blocks(data, size, bins, block):
+    weights = np.array(data.draw(st.lists(finite, min_size=size, max_size=size)))
+    order = np.array(data.draw(st.permutations(range(size))))
+    ranking = np.array(data.draw(st.permutations(range(-(-size // block)))))
+    binned, zero = bin_weights(weights, bins=bins)
+    found = curve_of_blocks(binned[order], zero, ranking, block)
+    hidden = np.zeros(size, dtype=bool)
+    assert found.shape == (ranking.size + 1,)
+    for k in range(ranking.size + 1):
+        if k:
+            hidden[order[ranking[k - 1] * block :][:block]] = True
+        assert found[k] == pytest.approx(mutual_information(weights, hidden, bins=bins), abs=1e-9)
+
+
+def test_curve_of_blocks_is_the_same_over_many_chunks(monkeypatch):
+    rng = np.random.default_rng(3)
+    (binned, zero), ranking = bin_weights(rng.normal(size=1000)), rng.permutation(63)
+    whole = curve_of_blocks(binned, zero, ranking, 16)
+    monkeypatch.setattr(leakage, "_CHUNK", 50)
+    assert np.allclose(curve_of_blocks(binned, zero, ranking, 16), whole, atol=1e-12)
 
 
 def test_ends_of_the_curve_are_entropy_and_zero():

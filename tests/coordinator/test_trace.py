@@ -42,11 +42,11 @@ def test_a_round_enters_no_more_code_than_it_did(tmp_path):
         run_local(config, RunFolder(tmp_path / "run"), on_round=after)
     finally:
         sys.setprofile(None)
-    assert len(entered) <= 366  # with data and losses of any form: 352 before
-    assert len({file for file, _ in entered}) <= 66
+    assert len(entered) <= 325
+    assert len({file for file, _ in entered}) <= 61
     path = [(file, name) for file, name in entered if file.removeprefix(ROOT).split("/")[1] in PATH]
-    assert len(path) <= 250
-    assert len({file for file, _ in path}) <= 38
+    assert len(path) <= 201
+    assert len({file for file, _ in path}) <= 34
 
 
 @pytest.mark.parametrize(("refresh", "most"), [(5, 4), (2, 5)])

@@ -26,7 +26,7 @@ def test_a_profile_that_this_build_cannot_serve_says_what_to_install(monkeypatch
         return real(name, *rest)
 
     monkeypatch.setattr(importlib, "import_module", without_tenseal)
-    with pytest.raises(MissingExtra, match=re.escape("pip install 'sensecrypt[ckks]'")):
+    with pytest.raises(MissingExtra, match=re.escape('pip install "sensecrypt[ckks]"')):
         generate_keypair("ckks-8192")
 
 

@@ -201,6 +201,21 @@ def test_unused_slots_must_be_zero(keys):
         secret.decrypt(encrypted, 1)
 
 
+@pytest.mark.parametrize("count", [1, 2047, 2048, 2049, 3 * 2048, 4 * 2048, 4 * 2048 + 1])
+def test_polynomials_without_values_may_be_missing(count):
+    public, secret = keypair("ring-2048x4")
+    profile, values = public.profile, np.arange(count) - count // 2
+    rows = public.add(public.encrypt(values), public.encrypt(values))
+    sent = profile.row_bytes((count - 1) % profile.slots + 1)
+    rows[-1, sent:] = 0
+    assert np.array_equal(secret.decrypt(rows, count), 2 * values)
+    if count % profile.slots:
+        assert (sent - HEADER_BYTES) * 8 == 2048 * (50 + 44 * -(-(count % profile.slots) // 2048))
+    rows[-1, sent - 2048 * 44 // 8 :] = 0  # one that holds a value
+    with pytest.raises(InvalidCiphertext):
+        secret.decrypt(rows, count)
+
+
 def test_values_beyond_their_slot_wrap_as_the_contract_warns(keys):
     public, secret = keys
     encrypted = public.encrypt([2**31 - 1, -(2**31)])

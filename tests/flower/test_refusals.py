@@ -242,7 +242,7 @@ def test_another_version_on_the_node_says_so():
         message.content[RECORD]["version"] = 7
         return message
 
-    with pytest.raises(Rejected, match=r"speaks version 7 of sensecrypt.flower, this node 1"):
+    with pytest.raises(Rejected, match=r"has version 7 of sensecrypt.flower.s messages, this node 1: install"):
         play(protected(), Loop(before=older), rounds=1)
 
 

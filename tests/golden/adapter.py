@@ -207,5 +207,6 @@ class _Listening:
 
 def _read_upload(data: bytes) -> Sent:
     header, tensors = parse_any(data, "upload")
-    blocks, plain = len(tensors["ciphertexts"]), tensors["plain"].size
-    return Sent(len(data), int(header["attempt"]), int(header["prefix"]), tensors["mask"].tobytes(), blocks, plain)
+    prefix, bits = int(header["prefix"]), tensors["mask"].tobytes()
+    blocks = prefix if prefix >= 0 else int.from_bytes(bits, "little").bit_count()
+    return Sent(len(data), int(header["attempt"]), prefix, bits, blocks, tensors["plain"].size)

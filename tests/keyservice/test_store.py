@@ -83,7 +83,7 @@ def test_a_service_that_cannot_write_ends_and_starts_again(tmp_path, pki):
     with played.client(0, tries=1) as client, pytest.raises(SenseCryptError):
         client.task(address_of(round_))
     assert server.process.wait(timeout=20) == 2
-    assert "cannot be written to; look after its disk, and start the service again" in server.stderr()
+    assert "cannot be written to; check its disk, and start the service again" in server.stderr()
     server.process.stdout.close()
     server.start()
     with played.client(0) as client:

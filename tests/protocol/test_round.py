@@ -97,7 +97,8 @@ def expected() -> bytes:
 @pytest.mark.parametrize("blinded", [False, True])
 @pytest.mark.parametrize("layout", ["plaintext", "full", "blocks", "prefix"])
 @pytest.mark.parametrize(
-    "profile", ["insecure-test", "paillier-2048", "paillier-2048-short", "paillier-3072", "ckks-8192"]
+    "profile",
+    ["insecure-test", "paillier-2048", "paillier-2048-short", "paillier-3072", "ckks-8192", "ring-2048", "ring-2048x4"],
 )
 def test_the_model_is_the_same_whatever_is_encrypted(layout, profile, blinded, expected):
     cluster = Cluster(profile, blinded=blinded)

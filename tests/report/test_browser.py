@@ -225,7 +225,7 @@ def test_a_watched_page_follows_a_run(reader, tmp_path):
                 time.sleep(0.05)
         assert process.returncode == 0
         assert seen[0] == "waiting"
-        assert seen[-1] == "over, 8 rounds"
+        assert seen[-1] == "finished, 8 rounds"
         assert sum("running" in each for each in seen) >= 2, seen
         reader.ready()
         assert min(reader.ask(MARKS).values()) >= 1

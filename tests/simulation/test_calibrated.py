@@ -148,6 +148,7 @@ class TestDeadline:
             order_refresh=100,
             max_mi=-1,
             cpus=";".join([self.DEVICES] * 5 + [self.SLOWER] * 3),
+            server_cpus=104,
             **settings,
         )
         rounds = {time.number: time for time in result.times()}
@@ -384,7 +385,7 @@ class TestCosts:
         assert total.cost.blocks == {"multiply": round_.blocks, "add": round_.blocks, "add_plain": round_.blocks}
         assert all(total.cost.seconds[operation] > 0 for operation in total.cost.blocks)
         charged = CostModel(encrypt=1.0, add=1.0, decrypt=1.0, multiply=0.25, add_plain=0.5)
-        record = charged.charge(with_cost(ServerRecord(round=0, cluster=0), total.cost, multiplied=True))
+        record = charged.charge(with_cost(ServerRecord(round=0, cluster=0), total.cost, 0.0, multiplied=True))
         assert record.multiply_seconds == 0.25 * round_.blocks
         assert record.add_plain_seconds == 0.5 * round_.blocks
 

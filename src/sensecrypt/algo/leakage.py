@@ -118,6 +118,36 @@ def curve_of_bins(in_order: BinVector, zero: int) -> checks.FloatVector:
     return curve
 
 
+def curve_of_blocks(in_slots: BinVector, zero: int, ranking: checks.IntVector, block: int) -> checks.FloatVector:
+    """The curve after encrypting the first K = 0 … n of n blocks, most important first.
+
+    Counting the weights of each bin in each block is all that is done per weight.
+
+    Args:
+        in_slots: the bin of the weight in each slot.
+        zero: the bin of zero.
+        ranking: the blocks, most important first.
+        block: slots per block.
+    """
+    counts = np.bincount(in_slots, minlength=zero + 1)
+    encrypted, constant = np.zeros(counts.size, dtype=np.int64), _unconditional(counts, zero)
+    curve = np.empty(ranking.size + 1)
+    curve[0] = (constant - xlog2x(counts[zero])) / in_slots.size
+    blocks = np.full((ranking.size, block), zero, dtype=in_slots.dtype)  # a weight of that bin changes nothing
+    blocks.reshape(-1)[: in_slots.size] = in_slots
+    at_once = max(1, _CHUNK // max(block, counts.size))
+    for start in range(0, ranking.size, at_once):
+        chosen = blocks[ranking[start : start + at_once]]
+        cells = chosen + counts.size * np.arange(len(chosen))[:, None]
+        added = np.bincount(cells.ravel(), minlength=len(chosen) * counts.size).reshape(len(chosen), -1)
+        added[:, zero] = 0
+        totals = encrypted + np.cumsum(added, axis=0)
+        encrypted = totals[-1]
+        bits = constant + xlog2x(totals).sum(axis=1) - xlog2x(counts[zero] + totals.sum(axis=1))
+        curve[start + 1 : start + 1 + len(chosen)] = bits / in_slots.size
+    return np.maximum(curve, 0.0)  # rounding
+
+
 def _rank_within_group(groups: BinVector, counts: checks.IntVector) -> checks.IntVector:
     """For each element the number of earlier elements of its group; a stable sort of small integers is linear."""
     by_group = np.argsort(groups, kind="stable")

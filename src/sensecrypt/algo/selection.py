@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
-from sensecrypt.algo.leakage import DEFAULT_BINS, bin_weights, check_bound, curve_of_bins, mutual_information
+from sensecrypt.algo.leakage import DEFAULT_BINS, bin_weights, check_bound, curve_of_blocks, mutual_information
 from sensecrypt.algo.leakage_constraint import Goal
 from sensecrypt.algo.mask_search import Chosen, Extremes, LeakageSearch, PrefixSearch
 from sensecrypt.algo.ordering import descending_order
@@ -115,9 +115,9 @@ def select(
         if block == 1 and slots is None and always is None:
             search = LeakageSearch(coverage, floor, ranking=ranking, bins=binned, zero=zero, bound=bound)
         else:
-            parameters, ends = _parameters_in_order(ranking, slots, block, gains.size)
-            tight = curve_of_bins(binned[parameters], zero)[ends] <= bound
-            search = PrefixSearch(coverage, floor, forced=forced, tight=tight)
+            in_slots = binned if slots is None else binned[slots]
+            curve = curve_of_blocks(in_slots, zero, ranking, block)
+            search = PrefixSearch(coverage, floor, forced=forced, tight=curve <= bound)
 
     allowed = math.floor(budget * total)
     goal = _goal(search, objective, normalise, beta, allowed, floor)
@@ -200,16 +200,3 @@ def _running_share(gains: checks.FloatVector) -> checks.FloatVector:
     np.cumsum(gains, out=share[1:])
     share /= share[-1]
     return share
-
-
-def _parameters_in_order(
-    ranking: checks.IntVector, slots: checks.IntVector | None, block: int, size: int
-) -> tuple[checks.IntVector, checks.IntVector]:
-    """The parameters as they are encrypted block after block, and how many are encrypted after K = 0 … N blocks."""
-    in_slots = ranking
-    if block > 1:
-        in_slots = (ranking[:, None] * block + np.arange(block)).ravel()
-        in_slots = in_slots[in_slots < size]
-    ends = np.arange(ranking.size + 1) * block
-    ends[np.flatnonzero(ranking == ranking.size - 1)[0] + 1 :] -= ranking.size * block - size  # the short last block
-    return in_slots if slots is None else slots[in_slots], ends

@@ -105,8 +105,8 @@ def show(answer: Advice) -> None:
         f"a round: device time of the last of {report['rounds']}, server of {report['server_cpus']:g} CPUs. "
         "(paper): charged at python-paillier's measured cost.",
         "encrypted: share of the model on the device that encrypts least.",
-        f"found: share of the labels, by the strongest attack on {attacked['seeds']} clients of {attacked['samples']} samples. "
-        f"guessing: no attack finds more than guessing, {rows[0]['guessing']:.0%}. "
+        f"found: share of the labels, by the strongest attack on {attacked['seeds']} clients of "
+        f"{attacked['samples']} samples. guessing: no attack finds more than guessing, {rows[0]['guessing']:.0%}. "
         "unclear: too few attacked clients to say (--seeds).",
         "blinding only: whoever records a client's connection to the key server can read its update.",
     )

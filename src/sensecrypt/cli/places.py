@@ -26,12 +26,8 @@ def new_folder(out: Path | None, name: str) -> Path:
         if out.is_dir() and any(out.iterdir()):
             raise InvalidInput("--out", f"{out} holds other things", "choose a new folder, or an empty one")
         return out
-    try:
-        RUNS.mkdir(exist_ok=True)
-        writable = os.access(RUNS, os.W_OK)
-    except OSError:
-        writable = False
-    if writable:
+    parent = RUNS if RUNS.exists() else Path()
+    if parent.is_dir() and os.access(parent, os.W_OK):
         return RUNS / name
     place = Path(tempfile.mkdtemp(prefix="sensecrypt-")) / name
     click.echo(f"{RUNS.resolve()} cannot be written; results are in {place}", err=True)

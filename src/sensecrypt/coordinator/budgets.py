@@ -65,7 +65,7 @@ class Budgets:
                     size=self._size,
                     block=self._block,
                     value_bytes=self._profile.slot_bits // 8,
-                    ciphertext_bytes=self._profile.ciphertext_bytes,
+                    ciphertext_bytes=self._profile.row_bytes(self._block),
                     block_seconds=self._block_work[client],
                 )
 

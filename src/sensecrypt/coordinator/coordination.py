@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from sensecrypt import checks
 from sensecrypt.config import RunConfig
 from sensecrypt.coordinator.checkpoint import RunState
 from sensecrypt.coordinator.ports import Observer, Patience, Reply, Transport, Unanswered
@@ -185,10 +186,15 @@ class Coordination:
         """Whether clients share the key, and decrypt sums themselves."""
         return self.config.encryption.key_mode == "shared-key"
 
-    def is_refresh(self, number: int) -> bool:
-        """Whether a new order is due after this round."""
+    def is_refresh(self, number: int, budgets: checks.FloatVector) -> bool:
+        """Whether members with these budgets make a new order after this round.
+
+        While all of them encrypt everything, the order that there is decides nothing, and stays.
+        """
         due = (number + 1) % self.config.selection.order_refresh == 0 and number + 1 < self.config.training.rounds
-        return due and self.ordered and self.config.policy.ranks_by == "sensitivity"
+        policy = self.config.policy
+        everything = policy.uses_budget and self.config.selection.objective == "protect" and float(budgets.min()) >= 1
+        return due and self.ordered and policy.ranks_by == "sensitivity" and not everything
 
     def describe(
         self,

@@ -24,7 +24,7 @@ from sensecrypt.protocol.requests import Assignment, Enrolment, facts_from_bytes
 from sensecrypt.records import SETUP, ClientRecord, ClusterRecords, Record, ServerRecord, grown, to_fields
 from sensecrypt.rng import derive_rng
 from sensecrypt.runs.noise import noise_facts
-from sensecrypt.types import Clusters
+from sensecrypt.types import Clusters, Device
 
 
 def group_clients(rows: Matrix, config: RunConfig) -> Clusters:
@@ -260,8 +260,10 @@ def _with_devices(config: RunConfig, enrolments: dict[int, Enrolment]) -> RunCon
     if all(each.cpus is None and each.bandwidth is None for each in enrolments.values()):
         return config
     devices = config.devices(0)
-    cpus, bandwidths = [device.speed for device in devices], [device.bandwidth for device in devices]
+    if config.machines.devices:  # a client that reports processors is none of these machines
+        devices = [Device(device.speed, device.bandwidth) for device in devices]
     for client, each in enrolments.items():
-        cpus[client] = cpus[client] if each.cpus is None else each.cpus
-        bandwidths[client] = bandwidths[client] if each.bandwidth is None else each.bandwidth
-    return change(config, {"cpus": cpus, "bandwidths": bandwidths, "ghz": 1.0})
+        known = devices[client]
+        devices[client] = replace(known, cpus=each.cpus or known.cpus, bandwidth=each.bandwidth or known.bandwidth)
+    numbers = {"cpus": [each.cpus for each in devices], "ghz": [each.ghz for each in devices]}
+    return change(config, {**numbers, "bandwidths": [each.bandwidth for each in devices]})

@@ -53,7 +53,7 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
         attempt = begin_attempt(run.folder, number)
         collecting: dict[int, ClusterRound] = {}
         for cluster in left:
-            begun = _begin(run, state, cluster, number, attempt)
+            begun = _begin(run, state, cluster, number, attempt, budgets)
             if begun is not None:
                 collecting[cluster] = begun
             else:  # it was released though the answer got lost; its records are lost, too
@@ -91,7 +91,9 @@ def _require_final(error: SenseCryptError) -> None:
         raise error
 
 
-def _begin(run: Coordination, state: RunState, cluster: int, number: int, attempt: int) -> ClusterRound | None:
+def _begin(
+    run: Coordination, state: RunState, cluster: int, number: int, attempt: int, budgets: checks.FloatVector
+) -> ClusterRound | None:
     """Register an attempt; None if an earlier one was released and the answer did not reach this coordinator."""
     round_ = run.describe(state, cluster, number, "model", attempt)
     try:
@@ -102,7 +104,7 @@ def _begin(run: Coordination, state: RunState, cluster: int, number: int, attemp
         raise
     invited, total = run.invite(round_)
     sensitivities = None
-    if run.is_refresh(number):
+    if run.is_refresh(number, budgets[list(round_.weights)]):
         after = run.describe(state, cluster, number + 1, "sensitivity", attempt, members=round_.weights)
         run.keyservice.register_round(after)
         sensitivities = total.of_same_parts(after)
@@ -175,13 +177,20 @@ def _release_sums(run: Coordination, state: RunState, collecting: ClusterRound) 
     [closed] = released
     if collecting.sensitivities is not None:
         try:
-            release_order(run, collecting.sensitivities, closed.records, first=part)
+            release_order(run, collecting.sensitivities, closed.records, first=part, closed=closed.sensitivity)
         except (Refused, Rejected) as error:
             _keep_order(closed, error)
     return closed
 
 
-def release_order(run: Coordination, total: PartedSum, records: ClusterRecords, *, first: int | None = None) -> None:
+def release_order(
+    run: Coordination,
+    total: PartedSum,
+    records: ClusterRecords,
+    *,
+    first: int | None = None,
+    closed: bytes | None = None,
+) -> None:
     """Have sensitivities released, if need be without a part: the key service makes an importance order of them.
 
     Args:
@@ -189,13 +198,17 @@ def release_order(run: Coordination, total: PartedSum, records: ClusterRecords, 
         total: the sum.
         records: of the clients that receive the order, and of the servers: to be added to.
         first: the part to leave out before all others.
+        closed: the sum without that part, if it was added up already.
     """
     server, seconds = records.server, 0.0
 
     def release_sum(without: int | None) -> None:
         nonlocal seconds
         start, before = work_seconds(), total.cost.total_seconds
-        message = total.total(without=without).close().to_bytes(total.round)
+        if closed is not None and without == first:
+            message = closed
+        else:
+            message = total.total(without=without).close().to_bytes(total.round)
         seconds += max(0.0, work_seconds() - start - (total.cost.total_seconds - before))
         records.server = with_cost(server, total.cost, seconds, multiplied=total.round.factors is not None)
         _release(run, message, total.round, records, {"bytes_down": order_bytes(total.round.size)})

@@ -57,7 +57,6 @@ class PartedSum:
         self._sums = [RoundSum(round_, public, cost=self.cost) for _ in parts]
         self._part = {client: part for part, clients in enumerate(parts) for client in clients}
         self._tagged: set[int] = set()
-        self._totals: dict[int | None, RoundSum] = {}
 
     def of_same_parts(self, round_: Round) -> PartedSum:
         """An empty sum of another round, in the same parts."""
@@ -88,16 +87,13 @@ class PartedSum:
         if sender not in self._tagged:
             raise Rejected("an upload for which the key service has no tag")
         self._sums[self._part[sender]].add(data, sender=sender)
-        self._totals = {}
 
     def total(self, *, without: int | None = None) -> RoundSum:
-        """All parts, or all but one, as one sum; it is added up once."""
-        if without in self._totals:
-            return self._totals[without]
+        """All parts, or all but one, as one sum."""
         parts = [each for part, each in enumerate(self._sums) if part != without and self.of_part(part)]
-        if len(self._sums) == 1 and parts:
+        if len(parts) == 1:
             return parts[0]
-        total = self._totals[without] = RoundSum(self.round, self._public, cost=self.cost)
+        total = RoundSum(self.round, self._public, cost=self.cost)
         for each in parts:
             total.absorb(each)
         return total

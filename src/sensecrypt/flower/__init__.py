@@ -1,10 +1,10 @@
-"""SenseCrypt inside an existing Flower app: a wrapper around its strategy, and a mod around its training.
+"""SenseCrypt in an existing Flower app: a wrapper around its strategy, and a mod around its training.
 
     from sensecrypt.flower import ClientApp                       # in place of Flower's
     strategy = SenseCrypt(strategy, key_service="in-process")     # in the ServerApp
 
-Everything else of the app stays as it is. Where an app has train functions that stay plain,
-`@app.train(mods=[sensecrypt_mod])` protects one of them. `docs/flower.md` says what each side sees.
+The rest of the app is unchanged. To protect only one of several train functions, use Flower's own ClientApp and
+`@app.train(mods=[sensecrypt_mod])`. `docs/flower.md` says what each side sees.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Flower's ClientApp with our mod as its outermost: one import that is changed, and no function."""
+"""Flower's ClientApp with `sensecrypt_mod` as its outermost mod, so that an app changes one import only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from sensecrypt.flower.mod import sensecrypt_mod
 
 
 class ClientApp(clientapp.ClientApp):
-    """As Flower's; whatever its train functions return is encrypted."""
+    """Flower's ClientApp; what its train functions return is encrypted."""
 
     def __init__(self, mods: list[Mod] | None = None) -> None:
-        """With the app's own mods inside ours."""
+        """Create an app; its own mods act inside `sensecrypt_mod`."""
         super().__init__(mods=[sensecrypt_mod, *(mods or [])])

@@ -1,4 +1,4 @@
-"""A Flower `ArrayRecord` as one vector of numbers and back, whatever its keys, shapes and dtypes."""
+"""A Flower `ArrayRecord` of any keys, shapes and dtypes as one vector of numbers, and back."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sensecrypt.checks import FloatVector
 from sensecrypt.errors import InvalidInput
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-_WHOLE = "biu"  # dtypes of buffers that count something, such as batches
-_SNAP = 1e-4  # a mean of whole numbers that is so near to one is that one
+_WHOLE = "biu"  # dtypes of counters, such as the number of batches
+_SNAP = 1e-4  # means of whole numbers that differ from one by less than this are rounded to it
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What an ArrayRecord looks like without its numbers.
+    """Keys, shapes and dtypes of an ArrayRecord.
 
     Attributes:
         keys: of its arrays, in order.
-        shapes: one for each.
-        dtypes: one for each.
+        shapes: one per key.
+        dtypes: one per key.
     """
 
     keys: tuple[str, ...]
@@ -36,15 +36,15 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Numbers in all arrays."""
+        """The number of values in all arrays."""
         return sum(int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)
 
     def vector(self, arrays: Arrays) -> FloatVector:
-        """All numbers, one array after the other."""
+        """All values, array by array."""
         return np.concatenate([np.asarray(arrays[key], dtype=np.float64).ravel() for key in self.keys])
 
     def record(self, vector: FloatVector) -> ArrayRecord:
-        """The arrays that a mean of such records has: floats as they were, means of whole numbers in float64."""
+        """The vector as arrays: floats in their own dtype, means of whole numbers in float64."""
         arrays, at = {}, 0
         for key, shape, dtype in zip(self.keys, self.shapes, self.dtypes, strict=True):
             count = int(np.prod(shape, dtype=np.int64))
@@ -79,7 +79,7 @@ def read_arrays(record: ArrayRecord, *, whose: str) -> tuple[Arrays, Layout]:
         if not np.isfinite(array).all():
             raise InvalidInput(f"{whose}, {key}", "has NaN or infinite values", "check the training for divergence")
     if all(array.dtype.kind in _WHOLE for array in arrays.values()):
-        fix = "send the model's floating-point arrays, too: whole numbers alone are no model that can be averaged"
+        fix = "send the model's floating-point arrays, too: whole numbers alone cannot be averaged"
         raise InvalidInput(whose, "has arrays of whole numbers only", fix)
     kinds = tuple(str(array.dtype) for array in arrays.values())
     layout = Layout(tuple(arrays), tuple(array.shape for array in arrays.values()), kinds)
@@ -88,9 +88,9 @@ def read_arrays(record: ArrayRecord, *, whose: str) -> tuple[Arrays, Layout]:
     return arrays, layout
 
 
-def digest(arrays: Arrays, layout: Layout, *more: str) -> str:
-    """A hash of a model and of what its round has besides."""
-    head = json.dumps([layout.keys, layout.shapes, layout.dtypes, more]).encode()
+def digest(arrays: Arrays, layout: Layout) -> str:
+    """A hash of a model: keys, shapes, dtypes and values."""
+    head = json.dumps([layout.keys, layout.shapes, layout.dtypes]).encode()
     state = hashlib.sha256(len(head).to_bytes(8, "little") + head)
     for key in layout.keys:
         state.update(np.ascontiguousarray(arrays[key]).tobytes())

@@ -1,4 +1,4 @@
-"""A key service in the ServerApp's process, for simulations: the same checks, and nobody is protected from anybody."""
+"""A key service in the ServerApp's process, for simulations: the same checks, but one process holds all secrets."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ _WARNING = (
 
 
 class InProcess:
-    """A key server that ends with the app."""
+    """A key server as long as the app runs."""
 
     address, with_tags = IN_PROCESS, True
 
     def __init__(self) -> None:
-        """Nothing yet; says once what it is not."""
+        """Log the warning; keys are made by `begin`."""
         _LOG.warning(_WARNING)
         self._examples: dict[int, float] = {}
 
     def begin(self, run: str, size: int, profile: str, rules: ReleaseRules) -> EncryptionKey:  # noqa: ARG002
-        """A fresh key pair."""
+        """Generate a key pair; its public key."""
         public, secret = generate_keypair(profile)
         self._server, self._rules, self._key = KeyServer(secret, rules=rules), rules, serialize_key(public)
         return public
 
     def rules(self) -> ReleaseRules:
-        """As the app says."""
+        """The app's own rules."""
         return self._rules
 
     def register(self, round_: Round) -> tuple[bytes, bytes]:
-        """What a member would ask a key service for."""
+        """The task and the public key, as members would get them from a key service."""
         self._rules.check(round_.weights, round_.weights.keys())
         self._examples = {}
         return RoundTask(round_, self._server.tag_seed(round_)).to_bytes(), self._key
 
     def take_tag(self, tag: bytes, round_: Round, *, sender: int, examples: float) -> None:
-        """As a key service takes it from the client."""
+        """Keep a tag and the number of examples."""
         self._server.take_tag(tag, round_, sender=sender)
         self._examples[sender] = examples
 
     def tags(self, round_: Round) -> Collection[int]:
-        """Whose came with the replies."""
+        """The clients whose tags are kept."""
         return self._server.tagged(round_)
 
     def names(self) -> Mapping[int, str]:
-        """Nobody has a certificate."""
+        """No names: nodes of a simulation have no certificates."""
         return {}
 
     def release(self, aggregate: bytes, round_: Round) -> ReleasedSum:

@@ -1,4 +1,4 @@
-"""What the wrapper tells the mod: one ConfigRecord beside the app's own; and what the mod sends back."""
+"""What the wrapper sends to the mod, one ConfigRecord beside the app's own; and what the mod replies."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from sensecrypt.errors import Rejected
 from sensecrypt.flower.coding import Terms
+from sensecrypt.protocol.round import RoundAddress
 
 RECORD = "sensecrypt"
 VERSION = 1
@@ -37,12 +38,12 @@ class Instructions:
         run: its name.
         number: of the round.
         client: this client's number in the run.
-        key_service: `in-process`, or the service's address.
-        terms: what all members do alike.
-        weighted_by: the metric that says how many examples a client has.
+        key_service: `in-process`, or the address of the key service.
+        terms: equal for all members.
+        weighted_by: the metric with the number of a client's examples.
         mask: which blocks to encrypt, as bits.
-        task: the round and the seed of its tags, from an in-process key service; else the client asks for it.
-        public_key: likewise, as JSON.
+        task: the round and the seed of its tags, from an in-process key service; else empty.
+        public_key: as JSON, from an in-process key service; else empty.
     """
 
     run: str
@@ -55,8 +56,13 @@ class Instructions:
     task: bytes = field(default=b"", repr=False)
     public_key: bytes = b""
 
+    @property
+    def address(self) -> RoundAddress:
+        """The address of the round at the key service."""
+        return RoundAddress(self.run, self.number, 0, "model", 0)
+
     def to_record(self) -> ConfigRecord:
-        """As it travels."""
+        """The record that the mod reads."""
         return ConfigRecord(
             {
                 "version": VERSION,
@@ -78,27 +84,30 @@ class Instructions:
     def from_record(cls, record: ConfigRecord) -> Instructions:
         """Read such a record, or raise `Rejected`."""
         if record.get("version") != VERSION:
-            spoken = str(record.get("version"))[:20]
-            raise Rejected(f"the ServerApp speaks version {spoken} of sensecrypt.flower, this node {VERSION}")
+            version = str(record.get("version"))[:20]
+            raise Rejected(
+                f"the ServerApp has version {version} of sensecrypt.flower's messages, this node {VERSION}: "
+                "install the same version of sensecrypt on both sides"
+            )
         if any(type(record.get(name)) is not kind for name, kind in _KINDS.items()):
-            raise Rejected("instructions of the ServerApp's SenseCrypt that cannot be read")
-        told: dict[str, Any] = dict(record)
-        terms = Terms(told["bound"], told["least-examples"], told["most-examples"])
+            raise Rejected("instructions of the ServerApp's SenseCrypt with missing or mistyped fields")
+        fields: dict[str, Any] = dict(record)
+        terms = Terms(fields["bound"], fields["least-examples"], fields["most-examples"])
         return cls(
-            told["run"],
-            told["round"],
-            told["client"],
-            told["key-service"],
+            fields["run"],
+            fields["round"],
+            fields["client"],
+            fields["key-service"],
             terms,
-            told["weighted-by"],
-            told["mask"],
-            told["task"],
-            told["public-key"],
+            fields["weighted-by"],
+            fields["mask"],
+            fields["task"],
+            fields["public-key"],
         )
 
 
 def pack_reply(upload: bytes, tag: bytes | None) -> ArrayRecord:
-    """What stands in the place of a reply's arrays; the tag only where there is no second server."""
+    """The reply's arrays: the upload, and the tag if there is no key service to send it to."""
     arrays = {"upload": _bytes(upload, UPLOAD)}
     if tag is not None:
         arrays["tag"] = _bytes(tag, TAG)
@@ -106,7 +115,7 @@ def pack_reply(upload: bytes, tag: bytes | None) -> ArrayRecord:
 
 
 def unpack_reply(content: RecordDict, *, with_tag: bool) -> tuple[bytes, bytes]:
-    """The upload and the tag in a reply, or `Rejected` with what is wrong; nothing is parsed here."""
+    """The upload and the tag in a reply, as bytes; `Rejected` if the reply has other arrays."""
     records = list(content.array_records.values())
     if len(records) != 1:
         raise Rejected(f"a reply with {len(records)} ArrayRecords, where one is expected")
@@ -115,7 +124,7 @@ def unpack_reply(content: RecordDict, *, with_tag: bool) -> tuple[bytes, bytes]:
         raise Rejected("a reply with plain arrays: add sensecrypt_mod to the ClientApp's mods")
     expected = {"upload": UPLOAD, "tag": TAG} if with_tag else {"upload": UPLOAD}
     if arrays.keys() != expected.keys():
-        raise Rejected("a reply with other arrays than sensecrypt_mod sends")
+        raise Rejected("a reply whose arrays are not those of sensecrypt_mod")
     for name, stype in expected.items():
         array = arrays[name]
         if array.stype != stype or array.dtype != "bytes" or tuple(array.shape) != (len(array.data),):

@@ -1,4 +1,4 @@
-"""A key service behind HTTPS, asked with the ServerApp's own certificate."""
+"""A key service behind HTTPS, with the ServerApp's own certificate."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ IDENTITY_VARIABLE = "SENSECRYPT_AGGREGATOR"  # names the identity file, in the e
 
 
 class Remote:
-    """What the wrapper asks of a key service."""
+    """The wrapper's requests to a key service."""
 
     with_tags = False
 
     def __init__(self, address: str) -> None:
-        """Check the identity file; connect when first asked."""
+        """Read the identity file; connect at the first request."""
         place = os.environ.get(IDENTITY_VARIABLE, "")
         if not place:
             fix = "name this app's identity file there, where SuperLink is started"
@@ -33,12 +33,12 @@ class Remote:
             fix = f"pass {identity.url!r}, or name another identity file in ${IDENTITY_VARIABLE}"
             raise InvalidInput("key_service", f"is {address!r}, and {place} names {identity.url!r}", fix)
         self.address, self._identity = address, identity
-        self._run, self._told = "", dict[str, Any]()
+        self._run, self._described = "", dict[str, Any]()
 
     def begin(self, run: str, size: int, profile: str, rules: ReleaseRules) -> EncryptionKey:
         """Register the run under this app's name."""
         with self._identity.connect() as service:
-            self._told = service.register_run(
+            self._described = service.register_run(
                 run,
                 size=size,
                 profile=profile,
@@ -52,30 +52,30 @@ class Remote:
             return service.public_key(run)
 
     def rules(self) -> ReleaseRules:
-        """As the service's policy makes them."""
+        """The rules of the run, as the service's policy restricts them."""
         names = ("min_contributors", "quorum", "largest_weight", "largest_ratio", "colluders", "fixed_groups")
-        return ReleaseRules(**{name: self._told[name] for name in names})
+        return ReleaseRules(**{name: self._described[name] for name in names})
 
     def register(self, round_: Round) -> tuple[bytes, bytes]:
-        """Members ask the service for their part."""
+        """Register the round; members fetch task and key themselves."""
         with self._identity.connect() as service:
             service.register_round(round_)
         return b"", b""
 
     def take_tag(self, tag: bytes, round_: Round, *, sender: int, examples: float) -> None:
-        """Tags are never the aggregator's."""
+        """Do nothing: members send their tags to the service."""
 
     def tags(self, round_: Round) -> Collection[int]:
-        """Whose the service has."""
+        """The clients whose tags the service has."""
         with self._identity.connect() as service:
             found = service.tags(round_)
             if set(found) - set(self.names()):
-                self._told = service.run(self._run)
+                self._described = service.run(self._run)
             return found
 
     def names(self) -> Mapping[int, str]:
-        """The certificates' names of those that joined, as far as they were asked for."""
-        return {int(client): name for client, name in (self._told.get("names") or {}).items()}
+        """The certificate names of the clients that have joined."""
+        return {int(client): name for client, name in (self._described.get("names") or {}).items()}
 
     def release(self, aggregate: bytes, round_: Round) -> ReleasedSum:
         """Have the sum released, and fetch it."""

@@ -12,33 +12,33 @@ from sensecrypt.protocol.updates import ReleasedSum
 
 
 class AppKeyService(Protocol):
-    """What the wrapper asks for. What is refused raises `Rejected` or `Refused`."""
+    """The wrapper's requests. A refused request raises `Rejected` or `Refused`."""
 
     @property
     def address(self) -> str:
-        """As clients are told it."""
+        """The address that clients receive."""
 
     @property
     def with_tags(self) -> bool:
         """Whether tags come with the replies."""
 
     def begin(self, run: str, size: int, profile: str, rules: ReleaseRules) -> EncryptionKey:
-        """Register a run; its public key."""
+        """Register a run, and return its public key."""
 
     def rules(self) -> ReleaseRules:
-        """What sums of the run must keep."""
+        """The release rules of the run."""
 
     def register(self, round_: Round) -> tuple[bytes, bytes]:
-        """Register a round; the task and the public key for its members, where they come with the message."""
+        """Register a round, and return the task and the public key if they travel with the messages."""
 
     def take_tag(self, tag: bytes, round_: Round, *, sender: int, examples: float) -> None:
         """Keep a tag that came with a reply."""
 
     def tags(self, round_: Round) -> Collection[int]:
-        """Whose tags there are."""
+        """The clients whose tags have arrived."""
 
     def names(self) -> Mapping[int, str]:
-        """What is known about who a client is."""
+        """The certificate names of clients, as far as known."""
 
     def release(self, aggregate: bytes, round_: Round) -> ReleasedSum:
         """Have a sum decrypted and verified."""

@@ -1,4 +1,4 @@
-"""Which strategies can be right on sums of updates: by type, with the reason for each that cannot."""
+"""The strategies that are correct on sums of updates, and why each other one is refused."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from sensecrypt.errors import InvalidInput
 
 _MEANS: tuple[type[Strategy], ...] = (FedAvg, FedAvgM, FedAdam, FedAdagrad, FedYogi, FedProx)
 _AROUND = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyClientSideAdaptiveClipping)
-_COMPARES = "compares single updates, which nobody sees here"
+_COMPARES = "compares single updates, which no server sees here"
 _REFUSED: dict[type[Strategy], tuple[str, str]] = {
-    FedMedian: ("takes the median of single updates, which nobody sees here", "use FedAvg or FedAdam"),
-    FedTrimmedAvg: ("leaves out the extremes of single updates, which nobody sees here", "use FedAvg or FedAdam"),
+    FedMedian: ("takes the median of single updates, which no server sees here", "use FedAvg or FedAdam"),
+    FedTrimmedAvg: ("leaves out the extremes of single updates, which no server sees here", "use FedAvg or FedAdam"),
     Bulyan: (_COMPARES, "use FedAvg, and clip= as the bound on what one client can do"),
     MultiKrum: (_COMPARES, "use FedAvg, and clip= as the bound on what one client can do"),
     Krum: (_COMPARES, "use FedAvg, and clip= as the bound on what one client can do"),
-    QFedAvg: ("weighs single updates by their own losses and lengths, which nobody sees here", "use FedAvg"),
+    QFedAvg: ("weighs single updates by their own losses and lengths, which no server sees here", "use FedAvg"),
     FedXgbBagging: ("joins trees, which cannot be added", "train a model of arrays"),
     FedXgbCyclic: ("hands one client's trees to the next, and adds nothing", "train a model of arrays"),
     DifferentialPrivacyServerSideFixedClipping: (
@@ -50,11 +50,11 @@ _REFUSED: dict[type[Strategy], tuple[str, str]] = {
 
 
 def require_supported(strategy: Strategy, *, trusted: bool) -> Strategy:
-    """The innermost strategy, if it can be right; else `InvalidInput` with the reason.
+    """The innermost strategy; `InvalidInput` with the reason if it is not correct on sums.
 
     Args:
-        strategy: as the app has it, wrapped or not.
-        trusted: whether a class that is not known here is believed to need nothing but the replies' weighted mean.
+        strategy: of the app, in a wrapper of Flower's or not.
+        trusted: whether to accept an unknown class as one that needs the replies' weighted mean only.
     """
     if not isinstance(strategy, Strategy):
         fix = "pass one of flwr.serverapp.strategy, such as FedAvg()"
@@ -66,6 +66,6 @@ def require_supported(strategy: Strategy, *, trusted: bool) -> Strategy:
     if isinstance(strategy, _AROUND):
         return require_supported(strategy.strategy, trusted=trusted)
     if type(strategy) not in _MEANS and not trusted:
-        fix = "pass trusted=True if it needs nothing of the replies but their weighted mean and metrics"
+        fix = "pass trusted=True if it needs the replies' weighted mean and metrics only"
         raise InvalidInput("strategy", f"{name} is not known to work on sums", fix)
     return strategy

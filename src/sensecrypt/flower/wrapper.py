@@ -1,4 +1,4 @@
-"""The server's side: a strategy around the app's own, which sees replies as if each client had sent the mean."""
+"""The server's side: a strategy around the app's own, which receives the mean model in place of each client's."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _EVERYBODY = (0.0, float(MOST_EXAMPLES))
 
 
 @dataclass(frozen=True, eq=False)
-class _Playing:
-    """A round between its two halves."""
+class _Pending:
+    """A round that is configured and not yet aggregated."""
 
     round: Round
     terms: Terms
     start: FloatVector
     layout: Layout
-    nodes: dict[int, int]  # Flower's node by the client's number
+    nodes: dict[int, int]  # Flower's node id by the client's number
 
 
 class SenseCrypt(Strategy):
@@ -62,22 +62,22 @@ class SenseCrypt(Strategy):
         run: str | None = None,
         trusted: bool = False,
     ) -> None:
-        """Around a strategy.
+        """Wrap a strategy.
 
         Args:
             strategy: FedAvg, FedAvgM, FedAdam, FedAdagrad, FedYogi or FedProx, also inside Flower's wrappers for
                 differential privacy with clipping on the client.
-            key_service: `in-process` for a simulation; or the address of a key service, such as
-                https://keys.example:8443, and $SENSECRYPT_AGGREGATOR names the identity file of this app.
-            profile: how updates are encrypted.
-            clip: the bound on the L2 norm of each client's update; None: 64 times the model's, which honest training
-                does not touch.
-            examples: a client with fewer counts as one with the first number, one with more as one with the second.
-            encrypt: the part of the model that is encrypted; the rest is blinded.
-            sensitivity: from a model and its mean update to how sensitive each number is; None: |w·Δw|.
-            rules: which sums may be decrypted; a key service has its own, and the stricter one counts.
-            run: its name at the key service; None: a random one.
-            trusted: whether a strategy of a class that is not known may be wrapped.
+            key_service: `in-process` for a simulation, or the address of a key service, such as
+                https://keys.example:8443; then $SENSECRYPT_AGGREGATOR must name the identity file of this app.
+            profile: the encryption scheme and its parameters.
+            clip: the bound on the L2 norm of each client's update; None: 64 times the model's norm, which honest
+                training does not reach.
+            examples: the least and the largest number of examples that a client counts as.
+            encrypt: the share of the model that is encrypted; the rest is blinded.
+            sensitivity: from a model and its mean update to one sensitivity per parameter; None: |w·Δw|.
+            rules: release rules; a key service has rules of its own, and the stricter ones hold.
+            run: the name of the run at the key service; None: a random one.
+            trusted: whether to wrap a strategy of an unknown class.
         """
         super().__init__()
         inner = require_supported(strategy, trusted=trusted)
@@ -93,22 +93,21 @@ class SenseCrypt(Strategy):
         self._numbers: dict[int, int] = {}
         self._exclusion = Exclusion()
         self._flags: BoolVector | None = None
-        self._playing: _Playing | None = None
+        self._pending: _Pending | None = None
 
     def summary(self) -> None:
-        """Log how updates are protected, and the strategy's own settings."""
+        """Log the key service, the profile and the strategy's own settings."""
         _LOG.info("\t├──> SenseCrypt: key service %s, profile %s", self._service.address, self._profile.name)
         self.strategy.summary()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The strategy's own messages, each with what the node's mod needs to know."""
+        """The strategy's own messages, each with the instructions for the node's mod."""
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         if not messages:
             return messages
-        sent = _the_same(messages)
-        start, layout = read_arrays(sent, whose="initial_arrays")
+        start, layout = read_arrays(_the_same(messages), whose="initial_arrays")
         vector = layout.vector(start)
         if not self._run or server_round <= self._last:
             self._begin(layout)
@@ -122,61 +121,61 @@ class SenseCrypt(Strategy):
             task, key = self._service.register(round_)
         except (Rejected, Refused) as error:
             raise Rejected(f"round {server_round} of {len(nodes)} nodes is not started: {error}") from None
-        self._playing = _Playing(round_, terms, vector, layout, nodes)
+        self._pending = _Pending(round_, terms, vector, layout, nodes)
         flags = whole(round_) if self._flags is None else self._flags
         mask = Mask(flags, round_.size, round_.block).to_bits()
         place = (self._run, server_round)
         for message in messages:
             number = self._number(message.metadata.dst_node_id)
-            told = Instructions(*place, number, self._service.address, terms, self._weighted_by, mask, task, key)
-            message.content = RecordDict({**message.content, RECORD: told.to_record()})
+            sent = Instructions(*place, number, self._service.address, terms, self._weighted_by, mask, task, key)
+            message.content = RecordDict({**message.content, RECORD: sent.to_record()})
         return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The strategy's own result, from replies that carry the weighted mean of whoever is in the released sum."""
-        playing, self._playing = self._playing, None
+        """The strategy's own result; each contributor's reply carries the weighted mean of the released sum."""
+        pending, self._pending = self._pending, None
         received = list(replies)
-        if playing is None:
+        if pending is None:
             return self.strategy.aggregate_train(server_round, received)
-        if playing.round.number != server_round:
+        if pending.round.number != server_round:
             raise Rejected(f"round {server_round} was not started with SenseCrypt")
-        usable, failed, problems = self._take(received, playing)
+        usable, failed, problems = self._take(received, pending)
         try:
-            released = self._release(usable, playing, problems)
-            mean, examples = decode(released, playing.terms, playing.round)
+            released = self._release(usable, pending, problems)
+            mean, examples = decode(released, pending.terms, pending.round)
         except (Rejected, Refused) as error:
             raise Rejected(_failed_round(server_round, error, problems)) from None
         _LOG.info("\t├──> SenseCrypt: sum of %d clients, %.0f examples", len(released.contributors), examples)
         if self._encrypt < 1:
-            gains = sensitivities(playing.start, mean, playing.layout, self._sensitivity)
-            self._flags = most_sensitive(gains, self._encrypt, playing.round)
-        model = playing.layout.record(playing.start + mean)
+            gains = sensitivities(pending.start, mean, pending.layout, self._sensitivity)
+            self._flags = most_sensitive(gains, self._encrypt, pending.round)
+        model = pending.layout.record(pending.start + mean)
         for number in released.contributors:
             _put_arrays(usable[number][0], model)
-        told = [usable[number][0] for number in released.contributors]
-        return self.strategy.aggregate_train(server_round, [*told, *failed])
+        replies = [usable[number][0] for number in released.contributors]
+        return self.strategy.aggregate_train(server_round, [*replies, *failed])
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """As the strategy does."""
+        """The strategy's own."""
         return self.strategy.configure_evaluate(server_round, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """As the strategy does."""
+        """The strategy's own."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def _begin(self, layout: Layout) -> None:
-        """Register a run of its own with the key service, for this model."""
+        """Register a new run for this model with the key service."""
         self._run = self._named if self._named and not self._run else f"flower-{secrets.token_hex(8)}"
         self._numbers, self._exclusion, self._flags = {}, Exclusion(), None
         size = size_of(layout.size)
         self._public = self._service.begin(self._run, size, self._profile.name, self._rules)
 
     def _number(self, node: int) -> int:
-        """A node's number in the run: in the order in which nodes are first sampled."""
+        """A node's number in the run, assigned when it is first sampled."""
         return self._numbers.setdefault(node, len(self._numbers))
 
     def _describe(self, number: int, layout: Layout, clients: list[int]) -> Round:
@@ -185,10 +184,10 @@ class SenseCrypt(Strategy):
         return Round(self._run, number, 0, "model", size, self._profile, weights, clip=clip)
 
     def _take(
-        self, received: list[Message], playing: _Playing
+        self, received: list[Message], pending: _Pending
     ) -> tuple[dict[int, tuple[Message, bytes]], list[Message], list[str]]:
-        """Replies that can be used, by client, with their uploads; those with errors; and what is wrong with others."""
-        numbers = {node: number for number, node in playing.nodes.items()}
+        """Usable replies by client with their uploads, replies with errors, and what is wrong with the others."""
+        numbers = {node: number for number, node in pending.nodes.items()}
         usable: dict[int, tuple[Message, bytes]] = {}
         failed, problems = [], []
         for reply in received:
@@ -200,37 +199,37 @@ class SenseCrypt(Strategy):
             try:
                 number = numbers.get(node)
                 if number is None or number in usable:
-                    raise Rejected("a reply that was not asked for, or the second one")
+                    raise Rejected("an unexpected reply, or a second one")
                 if number in self._exclusion.found:
-                    raise Rejected("an earlier reply of it did not match its tag")
+                    raise Rejected("an earlier upload of this node did not match its tag")
                 upload, tag = unpack_reply(reply.content, with_tag=self._service.with_tags)
-                examples = self._told_examples(reply, playing.terms)
+                examples = self._reported_examples(reply, pending.terms)
                 if self._service.with_tags:
-                    self._service.take_tag(tag, playing.round, sender=number, examples=examples)
+                    self._service.take_tag(tag, pending.round, sender=number, examples=examples)
                 usable[number] = (reply, upload)
             except SenseCryptError as error:
                 problems.append(f"{self._who(node)}: {error}")
                 _LOG.warning("refused, %s: %s", self._who(node), error)
         return usable, failed, problems
 
-    def _told_examples(self, reply: Message, terms: Terms) -> float:
-        """What the reply's metrics say; a key service has it from the client."""
+    def _reported_examples(self, reply: Message, terms: Terms) -> float:
+        """The number of examples in the reply's metrics, within the terms."""
         records = list(reply.content.metric_records.values())
         value = records[0].get(self._weighted_by) if len(records) == 1 else None
         if isinstance(value, list) or value is None or not np.isfinite(value) or value <= 0:
             raise Rejected(f"a reply without one MetricRecord with {self._weighted_by}")
         return terms.counted(float(value))
 
-    def _release(self, usable: dict[int, tuple[Message, bytes]], playing: _Playing, problems: list[str]) -> ReleasedSum:
-        """The sum of all uploads that can be added, or without those that spoil it."""
-        round_, rules = playing.round, self._service.rules()
+    def _release(self, usable: dict[int, tuple[Message, bytes]], pending: _Pending, problems: list[str]) -> ReleasedSum:
+        """The released sum of all uploads that can be added and whose tags match."""
+        round_, rules = pending.round, self._service.rules()
         parts = self._exclusion.parts(0, usable, round_.weights, rules)
         total = PartedSum(round_, self._public, parts, tags=self._service.tags)
         for number, (_, upload) in usable.items():
             try:
                 total.add(upload, sender=number)
             except Rejected as error:
-                who = self._who(playing.nodes[number])
+                who = self._who(pending.nodes[number])
                 problems.append(f"{who}: {error}")
                 _LOG.warning("refused, %s: %s", who, error)
         found: list[ReleasedSum] = []
@@ -243,8 +242,8 @@ class SenseCrypt(Strategy):
             raise Rejected("no upload can be used")
         left_out = total.of_part(self._exclusion.release(total, rules, release))
         if left_out:
-            names = " or ".join(self._who(playing.nodes[number]) for number in left_out)
-            _LOG.warning("left out, %s: the sum does not match its tags with this upload in it", names)
+            names = " or ".join(self._who(pending.nodes[number]) for number in left_out)
+            _LOG.warning("excluded, %s: the sum with this upload does not match the MAC tags", names)
         return found[-1]
 
     def _who(self, node: int) -> str:
@@ -261,12 +260,13 @@ def _service(key_service: str | None) -> AppKeyService:
         from sensecrypt.flower.remote import Remote
 
         return Remote(key_service)
-    told = "is missing" if key_service is None else f"is {key_service!r}"
-    raise InvalidInput("key_service", told, 'pass "in-process" for a simulation, or the https:// address of one')
+    problem = "is missing" if key_service is None else f"is {key_service!r}"
+    fix = 'pass "in-process" for a simulation, or the https:// address of a key service'
+    raise InvalidInput("key_service", problem, fix)
 
 
 def _the_same(messages: list[Message]) -> ArrayRecord:
-    """The arrays that all messages carry."""
+    """The arrays of all messages, which must be equal."""
     records = [list(message.content.array_records.values()) for message in messages]
     if any(len(each) != 1 for each in records):
         raise InvalidInput("strategy", "sends messages without one ArrayRecord", "send the model in one ArrayRecord")
@@ -274,21 +274,22 @@ def _the_same(messages: list[Message]) -> ArrayRecord:
     if any(each[0] is not first for each in records):
         marks = {digest(*read_arrays(each[0], whose="the strategy's message")) for each in records}
         if len(marks) != 1:
-            raise InvalidInput("strategy", "sends nodes different models", "their updates cannot be added")
+            fix = "send all nodes of a round the same model: updates of others cannot be added"
+            raise InvalidInput("strategy", "sends nodes different models", fix)
     return first
 
 
 def _put_arrays(reply: Message, model: ArrayRecord) -> None:
-    """Put the mean model where the upload was."""
+    """Replace the upload by the mean model."""
     name = next(iter(reply.content.array_records))
     reply.content = RecordDict({key: model if key == name else each for key, each in reply.content.items()})
 
 
 def _failed_round(number: int, error: Rejected | Refused, problems: list[str]) -> str:
-    """Which rule or check failed, and whose replies were not used."""
+    """The rule or check that failed, and the replies that were not used."""
     reason = str(error)
     if getattr(error, "code", "") == MISMATCH:
-        reason += ", and too few clients replied to find out whose"
+        reason += ", and too few clients replied to identify the client"
     if "times the weight" in reason or "of the sum" in reason:
         reason += "; SenseCrypt(…, examples=(least, most)) limits what one client counts"
     left = f" (not used: {'; '.join(problems)})" if problems else ""

@@ -1,1 +1,1 @@
-"""The key service: what others ask of it, inside this process, and behind HTTPS."""
+"""The key service: its interface, and its implementations in this process and over HTTPS."""

@@ -1,4 +1,4 @@
-"""A key service inside the coordinator's process, for runs on one machine: the same rules, nothing kept on disk.
+"""A key service inside the coordinator's process, for runs on one machine: the same rules, without files.
 
 One process then holds all data, so it protects no client from its operator. The coordinator uses
 `InProcessKeyService`, each client the view that `client` returns.
@@ -51,8 +51,8 @@ class InProcessKeyService:
             public: the key that clients encrypt with.
             clients: members of the run, numbered from 0.
             rules: the release rules, from which weights follow.
-            first: parameters that come first in every order.
-            slot_order: whether slots hold parameters in the importance order; else it only ranks them.
+            first: flags of the parameters that come first in every order.
+            slot_order: whether slots hold parameters in the importance order, or the order only ranks them.
             workers: processes that decrypt.
             rule: how a round's mean update moves a model.
         """
@@ -113,7 +113,7 @@ class InProcessKeyService:
         """The key service as that client sees it."""
         return ClientView(self, number)
 
-    # What a run on one machine keeps and shows: nobody else has it.
+    # State that a run on one machine saves and reports.
 
     def moved(self, cluster: int) -> Vector | None:
         """How far a cluster has moved; None if it has no round yet."""
@@ -168,7 +168,7 @@ class ClientView:
         return self._service.public_key(run)
 
     def report_samples(self, _run: str, samples: int) -> None:
-        """Keep how many samples this client has; the first report counts."""
+        """Keep this client's number of samples; only the first report counts."""
         self._service._samples.setdefault(self._number, samples)
 
     def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
@@ -176,7 +176,7 @@ class ClientView:
         return self._service._server.rotate_sketch(run, row)
 
     def task(self, place: RoundAddress) -> RoundTask:
-        """A round that this client is a member of, and its members' common secrets."""
+        """A round of this client, and its members' common secrets."""
         service, round_ = self._service, self._service._rounds.get(place)
         if round_ is None or self._number not in round_.weights:
             raise Rejected("no such round, or the client is no member of it", code="not-a-member")

@@ -1,4 +1,4 @@
-"""Names of runs and certificates: each is a part of an address, and of a file's name."""
+"""Names of runs and certificates, which are parts of addresses and file names."""
 
 from __future__ import annotations
 

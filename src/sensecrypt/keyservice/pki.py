@@ -23,11 +23,11 @@ from sensecrypt.keyservice.names import NAME
 ROLES = ("server", "admin", "aggregator", "client", "monitor")
 CA_CERTIFICATE, CA_KEY = "ca.crt", "ca.key"
 CA_DAYS = 3650
-_SKEW = timedelta(minutes=5)  # other machines' clocks may be late by that
+_SKEW = timedelta(minutes=5)  # other machines' clocks may be late by this
 
 
 def create_authority(folder: Path, *, days: int = CA_DAYS) -> Path:
-    """Make a root in `folder`: `ca.crt` is public, `ca.key` secret. Returns the certificate's path."""
+    """Create a root in `folder`: `ca.crt` is public, `ca.key` secret. Returns the certificate's path."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "SenseCrypt development CA")])
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())

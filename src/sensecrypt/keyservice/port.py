@@ -46,7 +46,7 @@ class ClientKeyService(Protocol):
         """The run's public key."""
 
     def report_samples(self, run: str, samples: int) -> None:
-        """Report how many samples this client has; the first report counts."""
+        """Report this client's number of samples; only the first report counts."""
 
     def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
         """This client's sketch, rotated, as the aggregator may have it."""
@@ -70,11 +70,4 @@ class VolatileKeyService(Protocol):
     def restore(
         self, run: str, state: Mapping[str, npt.NDArray[Any]], latest: Mapping[int, Round], samples: Mapping[int, int]
     ) -> None:
-        """Continue from a state.
-
-        Args:
-            run: its name.
-            state: as `state` returned it.
-            latest: the round that each cluster's model is from.
-            samples: how many each client reported.
-        """
+        """Continue from a state as `state` returned it; `latest` is the round of each cluster's model."""

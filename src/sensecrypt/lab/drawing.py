@@ -1,4 +1,4 @@
-"""What all pictures have in common: matplotlib, its defaults, colours, axes, and the same bytes for the same figure."""
+"""Drawing for all pictures: matplotlib with fixed defaults, colours, axes, and equal bytes for equal figures."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 else:  # names for annotations: matplotlib is loaded when something is drawn
     Axes = Figure = object
 
-# Okabe and Ito's colours, told apart with any colour vision; their yellow darker, and wine red for the ninth row.
+# Okabe and Ito's colours, distinct with any colour vision; their yellow is darker here, and wine red is added.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B5A900", "#882255")
 GREY, LIGHT_GREY = "#777777", "#C8C8C8"
 STYLE = {
-    "text.parse_math": False,  # a name is text, whatever characters it holds
+    "text.parse_math": False,  # names are plain text
     "font.size": 10.0,
     "axes.titlesize": 10.0,
     "axes.titlelocation": "left",
@@ -37,7 +37,7 @@ STYLE = {
 
 @contextmanager
 def style(feature: str, settings: Mapping[str, Any] = STYLE) -> Iterator[None]:
-    """Matplotlib's defaults and `settings` on top, whatever the user has set; the user's are back afterwards."""
+    """Use matplotlib's defaults and `settings` instead of the user's, which are restored afterwards."""
     try:
         matplotlib = import_module("matplotlib")
     except ImportError as error:
@@ -49,14 +49,14 @@ def style(feature: str, settings: Mapping[str, Any] = STYLE) -> Iterator[None]:
 
 
 def to_png(figure: Figure) -> bytes:
-    """The same bytes for the same figure: no date, no version in it."""
+    """The figure as a PNG file, without date and version: equal figures give equal bytes."""
     image = BytesIO()
     figure.savefig(image, format="png", metadata={"Software": None})
     return image.getvalue()
 
 
 def legend(figure: Figure, entries: Mapping[str, tuple[str, bool]]) -> None:
-    """One legend of colours and hatching for the whole picture, below it, where it hides nothing."""
+    """One legend of colours and hatching for the whole picture, below it."""
     patch = import_module("matplotlib.patches").Patch
     handles = [patch(label=label, **look(colour, hatched)) for label, (colour, hatched) in entries.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
@@ -74,7 +74,7 @@ def look(colour: str, hatched: bool) -> dict[str, Any]:
 
 
 def log_axis(axes: Axes, which: Literal["x", "y"], values: Iterable[float]) -> None:
-    """A logarithmic axis around the positive values, with plain numbers; zeros would have no place on it."""
+    """A logarithmic axis around the positive values, with plain numbers."""
     positive = [value for value in values if 0 < value < math.inf] or [1.0]
     low, high = min(positive) / 2, max(positive) * 1.5
     axes.set(**{f"{which}lim": (low, high), f"{which}scale": "log"})  # in this order: zeros alone would raise a warning
@@ -89,7 +89,7 @@ def log_axis(axes: Axes, which: Literal["x", "y"], values: Iterable[float]) -> N
 def sheet(
     title: str, *, panels: int, size: tuple[float, float], share: bool = False, columns: int | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of its own, unknown to pyplot: nothing to close, and no window system is asked for."""
+    """A figure and its panels, made without pyplot: nothing has to be closed, and no window system is needed."""
     figure = import_module("matplotlib.figure").Figure(figsize=size, dpi=120, layout="constrained")
     across = columns or columns_for(panels)
     grid = figure.subplots(math.ceil(panels / across), across, sharex=share, sharey=share, squeeze=False).flatten()
@@ -100,7 +100,7 @@ def sheet(
 
 
 def columns_for(panels: int) -> int:
-    """How many panels stand beside each other."""
+    """The number of panels in a row."""
     return 1 if panels == 1 else 2 if panels in (2, 4) else 3
 
 

@@ -21,7 +21,7 @@ from sensecrypt.types import Mask
 
 _ROUND_FIELDS = {"run": str, "round": int, "attempt": int, "cluster": int, "purpose": str}
 _TAG_OFFSET = (np.dtype("<u8"), 1)
-_BITS, _ROWS = (np.dtype(np.uint8), 1), (np.dtype(np.uint8), 2)
+_BYTES = (np.dtype(np.uint8), 1)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Upload:
         prefix, bits = _mask_fields(self.mask)
         tensors = {
             "mask": bits,
-            "ciphertexts": self.ciphertexts,
+            "ciphertexts": self.ciphertexts.reshape(-1)[: _encrypted_bytes(self.mask, round_)],
             "plain": self.plain.astype(_value_type(round_)),
             "tag_offset": _tag_offset(self.tag_offset),
         }
@@ -57,7 +57,7 @@ class Upload:
     def from_bytes(cls, data: bytes, round_: Round) -> Upload:
         """Read a message of this round, or raise `Rejected`."""
         header = {**_ROUND_FIELDS, "client": int, "prefix": int}
-        tensors = {"mask": _BITS, "ciphertexts": _ROWS, "plain": (_value_type(round_), 1), "tag_offset": _TAG_OFFSET}
+        tensors = {"mask": _BYTES, "ciphertexts": _BYTES, "plain": (_value_type(round_), 1), "tag_offset": _TAG_OFFSET}
         fields, arrays = parse(data, "upload", header=header, tensors=tensors)
         _require_round(fields, round_)
         if fields["client"] not in round_.weights:
@@ -101,7 +101,7 @@ class Aggregate:
         }
         tensors = {
             "mask": bits,
-            "ciphertexts": self.ciphertexts,
+            "ciphertexts": self.ciphertexts.reshape(-1)[: _encrypted_bytes(self.mask, round_)],
             "common": common_bits,
             "plain": self.plain.astype(_value_type(round_)),
             "tag_offset": _tag_offset(self.tag_offset),
@@ -112,8 +112,8 @@ class Aggregate:
     def from_bytes(cls, data: bytes, round_: Round) -> Aggregate:
         """Read a message of this round, or raise `Rejected`."""
         header = {**_ROUND_FIELDS, "contributors": str, "prefix": int, "common_prefix": int}
-        values = {"ciphertexts": _ROWS, "plain": (_value_type(round_), 1), "tag_offset": _TAG_OFFSET}
-        tensors = {"mask": _BITS, "common": _BITS, **values}
+        values = {"ciphertexts": _BYTES, "plain": (_value_type(round_), 1), "tag_offset": _TAG_OFFSET}
+        tensors = {"mask": _BYTES, "common": _BYTES, **values}
         fields, arrays = parse(data, "aggregate", header=header, tensors=tensors)
         _require_round(fields, round_)
         try:
@@ -167,7 +167,7 @@ class Tag:
     def from_bytes(cls, data: bytes, round_: Round) -> Tag:
         """Read a message of this round, or raise `Rejected`."""
         header = {**_ROUND_FIELDS, "client": int, "value": int, "encrypted": int, "prefix": int}
-        fields, arrays = parse(data, "tag", header=header, tensors={"blinding": _BITS, "mask": _BITS})
+        fields, arrays = parse(data, "tag", header=header, tensors={"blinding": _BYTES, "mask": _BYTES})
         _require_round(fields, round_)
         seed, mask = arrays["blinding"].tobytes(), _read_mask(fields["prefix"], arrays["mask"], round_)
         if len(seed) not in (0, SEED_BYTES) or (not seed and mask.blocks):
@@ -241,14 +241,24 @@ def _read_values(
     arrays: dict[str, npt.NDArray[Any]], round_: Round, *, encrypted: Mask, common: Mask
 ) -> tuple[Ciphertexts, Ints]:
     """One ciphertext per block of the union, one value per slot outside the intersection."""
-    ciphertexts, plain = arrays["ciphertexts"], arrays["plain"]
+    sent, plain = arrays["ciphertexts"], arrays["plain"]
     if (common.flags & ~encrypted.flags).any():
         raise Rejected("blocks that all clients encrypted, outside the union")
-    if ciphertexts.shape != (encrypted.blocks, round_.profile.ciphertext_bytes):
-        raise Rejected(f"ciphertexts of shape {ciphertexts.shape} for a mask of {encrypted.blocks:,} blocks")
+    if sent.size != (expected := _encrypted_bytes(encrypted, round_)):
+        raise Rejected(f"{sent.size:,} bytes of ciphertexts, a mask of {encrypted.blocks:,} blocks has {expected:,}")
     if plain.size != round_.size - common.count:
         raise Rejected(f"{plain.size:,} plain values where the mask leaves {round_.size - common.count:,}")
-    return ciphertexts, plain.astype(np.int64)
+    width = round_.profile.ciphertext_bytes
+    rows = np.pad(sent, (0, encrypted.blocks * width - sent.size)).reshape(encrypted.blocks, width)
+    return rows, plain.astype(np.int64)
+
+
+def _encrypted_bytes(mask: Mask, round_: Round) -> int:
+    """Length of a message's ciphertexts: the row of the model's last block is as long as its values need."""
+    rows, profile = mask.blocks * round_.profile.ciphertext_bytes, round_.profile
+    if not mask.flags[-1]:
+        return rows
+    return rows - profile.ciphertext_bytes + profile.row_bytes(round_.size - (round_.blocks - 1) * round_.block)
 
 
 def _require_round(fields: dict[str, Any], round_: Round) -> None:

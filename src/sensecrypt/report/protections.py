@@ -77,7 +77,7 @@ def device_section(report: Mapping[str, Any], tables: dict[str, Table]) -> Secti
             "type": "quantitative",
             "title": "encrypted share",
             "axis": {"format": ".0%", "values": [0, 0.25, 0.5, 0.75, 1]},
-            "scale": {"domain": [0, 1.3], "nice": False},
+            "scale": {"domain": [0, 1.4], "nice": False},
         },
     }
     tooltip = [{"field": name, "type": "nominal"} for name in ("device", "method")] + [
@@ -92,7 +92,13 @@ def device_section(report: Mapping[str, Any], tables: dict[str, Table]) -> Secti
         "devices",
         plain(
             height=len(kinds) * max(24, 16 * len(methods)),
-            transform=[{"calculate": "format(datum.time, '.3~r') + ' s'", "as": "behind"}],
+            transform=[
+                {
+                    "calculate": "datum.time < 1 ? format(1000 * datum.time, '.3~r') + ' ms' "
+                    ": format(datum.time, '.3~r') + ' s'",
+                    "as": "behind",
+                }
+            ],
             layer=[
                 {
                     "mark": {"type": "bar"},

@@ -59,10 +59,9 @@ def choose_profile(
     for name, cost in cost_models.items():
         profile = get_profile(name)
         blocks = -(-size // profile.slots)
-        slowest = max(
-            blocks * (cost.encrypt / device.speed + profile.ciphertext_bytes / (device.bandwidth * 1e6))
-            for device in devices
-        )
+        last = profile.row_bytes(size - (blocks - 1) * profile.slots)
+        sent = (blocks - 1) * profile.ciphertext_bytes + last
+        slowest = max(blocks * cost.encrypt / device.speed + sent / (device.bandwidth * 1e6) for device in devices)
         seconds[name] = slowest + blocks * (len(devices) * cost.add + cost.decrypt) / server_cpus
     ordered = dict(sorted(seconds.items(), key=lambda each: each[1]))
     return ProfileChoice(next(iter(ordered)), ordered, size)

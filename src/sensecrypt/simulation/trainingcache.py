@@ -39,7 +39,7 @@ def timed(
         path = folder / hashlib.sha256(repr(key).encode() + vector.tobytes()).hexdigest()
         if path.exists():
             try:
-                header, tensors = parse_any(path.read_bytes(), "memo")
+                header, tensors = parse_any(path.read_bytes(), "training")
                 return tensors["result"], float(header["seconds"])
             except (Rejected, KeyError, ValueError):
                 path.unlink()
@@ -48,7 +48,7 @@ def timed(
     seconds = work_seconds() - start
     if folder is not None and path is not None:
         seconds = _first_measured(folder / f"seconds-{hashlib.sha256(repr(key).encode()).hexdigest()}", seconds)
-        _write(path, serialize("memo", {"seconds": repr(seconds)}, {"result": result}))
+        _write(path, serialize("training", {"seconds": repr(seconds)}, {"result": result}))
     return result, seconds
 
 

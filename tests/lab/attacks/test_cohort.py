@@ -13,10 +13,10 @@ from sensecrypt.lab.attacks.cohort import (
     client_of_round,
     mean_model,
     own_classes,
-    samples_at,
 )
 from sensecrypt.lab.attacks.fills import zero_fill
 from sensecrypt.lab.attacks.scores import score_labels
+from sensecrypt.lab.attacks.synthetic import samples_at
 from sensecrypt.models import build_model, get_vector, mean_gradient, set_vector
 
 BUILD = partial(build_model, "digits-mlp", seed=3)

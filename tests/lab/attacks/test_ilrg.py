@@ -102,7 +102,7 @@ def test_a_layer_without_bias_is_refused():
 
 
 def test_shapes_are_checked():
-    with pytest.raises(InvalidInput, match="one row and one bias a class"):
+    with pytest.raises(InvalidInput, match="one row and one bias per class"):
         ilrg(np.ones((3, 2)), np.ones(2), np.ones((3, 2)), np.ones(3), 4)
 
 

@@ -8,7 +8,8 @@ import torch
 
 from sensecrypt.data import load_dataset
 from sensecrypt.lab.attacks.image_labels import batch_labels, labels_from_counts
-from sensecrypt.lab.attacks.synthetic import hide_by, synthetic_client
+from sensecrypt.lab.attacks.synthetic import synthetic_client
+from tests.lab.attacks.masks import hide_by
 
 SHARE = 0.05
 
@@ -21,7 +22,7 @@ def client():
 
 @pytest.fixture(scope="module")
 def hidden(client):
-    return hide_by("high", sensitivity=client.sensitivity, share=SHARE, rng=np.random.default_rng(0))
+    return hide_by("high", client, SHARE)
 
 
 def right(client, labels):

@@ -13,10 +13,10 @@ from torch import nn
 from sensecrypt.data import load_dataset
 from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.attacks.ladder import ADVERSARIES
-from sensecrypt.lab.attacks.observation import find_head
 from sensecrypt.lab.attacks.scores import score_labels
-from sensecrypt.lab.attacks.synthetic import hide_by, synthetic_client
-from sensecrypt.rng import derive_rng
+from sensecrypt.lab.attacks.synthetic import synthetic_client
+from sensecrypt.models import find_head
+from tests.lab.attacks.masks import hide_by
 
 NAMES = ["prior", "zero-fill", "zero-fill-direction", "stale-fill", "completion"]
 NAMES += ["prototype", "sensitivity", "mask-only", "value-matching"]
@@ -45,7 +45,7 @@ def client(seed=0, **changes):
 
 def hide(found, strategy, share=0.0):
     head = find_head(found.observation.build(), 10)
-    return hide_by(strategy, sensitivity=found.sensitivity, share=share, rng=derive_rng(0, "test"), head=head)
+    return hide_by(strategy, found, share, head=head)
 
 
 def mean_scores(adversary, strategy, share=0.0, **changes):

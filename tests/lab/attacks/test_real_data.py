@@ -13,10 +13,10 @@ from torch import nn
 
 from sensecrypt.data import load_dataset
 from sensecrypt.lab.attacks.ladder import ADVERSARIES
-from sensecrypt.lab.attacks.observation import find_head
 from sensecrypt.lab.attacks.scores import score_labels
-from sensecrypt.lab.attacks.synthetic import hide_by, synthetic_client
-from sensecrypt.rng import derive_rng
+from sensecrypt.lab.attacks.synthetic import synthetic_client
+from sensecrypt.models import find_head
+from tests.lab.attacks.masks import hide_by
 
 DATA = Path(os.environ.get("SENSECRYPT_DATA", "nowhere"))
 SEEDS = range(20)
@@ -55,8 +55,7 @@ def mean_scores(adversary, *, model="lenet5", samples=30, strategy="high", share
     for seed in seeds:
         found = synthetic_client(model, *mnist(), classes=10, samples=samples, seed=seed, **changes)
         head = find_head(found.observation.build(), 10)
-        rng = derive_rng(seed, "test")
-        hidden = hide_by(strategy, sensitivity=found.sensitivity, share=share, rng=rng, head=head)
+        hidden = hide_by(strategy, found, share, seed=seed, head=head)
         seen = found.observe(hidden, clear_sensitivity=True)
         scores.append(score_labels(ADVERSARIES[adversary](seen), found.counts))
     return np.mean([score.leacc for score in scores]), np.mean([score.lnacc for score in scores])

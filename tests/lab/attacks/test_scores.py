@@ -51,5 +51,5 @@ def test_interval_is_students():
     assert found.mean - found.half == pytest.approx(low)
     assert found.mean + found.half == pytest.approx(high)
     assert np.isnan(with_interval([0.5]).half)
-    with pytest.raises(InvalidInput, match="one number a seed"):
+    with pytest.raises(InvalidInput, match="one number per seed"):
         with_interval([])

@@ -8,9 +8,8 @@ import torch
 
 from sensecrypt.data import load_dataset
 from sensecrypt.errors import InvalidInput
-from sensecrypt.lab.attacks.observation import find_head
-from sensecrypt.lab.attacks.synthetic import hide_by, synthetic_client
-from sensecrypt.rng import derive_rng
+from sensecrypt.lab.attacks.synthetic import synthetic_client
+from tests.lab.attacks.masks import hide_by
 
 
 @cache
@@ -74,7 +73,7 @@ def test_all_follows_from_the_seed():
 
 def test_hidden_coordinates_are_not_in_the_observation():
     plain = client()
-    hidden = hide_by("high", sensitivity=plain.sensitivity, share=0.3, rng=derive_rng(0, "test"))
+    hidden = hide_by("high", plain, 0.3)
     seen = client(hidden=hidden, trained=2).observation
     assert np.isnan(seen.gradient).tolist() == hidden.tolist()
     assert np.isnan(seen.stale).tolist() == hidden.tolist()
@@ -89,20 +88,3 @@ def test_stale_values_are_what_the_upload_of_the_round_before_gives():
     assert later.last_upload == pytest.approx(first.gradient + moved, abs=1e-6)
     seen = later.observe(np.ones(later.gradient.size, bool), hidden_before=np.zeros(later.gradient.size, bool))
     assert seen.stale == pytest.approx(later.last_upload)
-
-
-def test_strategies():
-    found = client()
-    scores, rng = found.sensitivity, derive_rng(0, "test")
-    high = hide_by("high", sensitivity=scores, share=0.25, rng=rng)
-    low = hide_by("low", sensitivity=scores, share=0.25, rng=rng)
-    assert high.sum() == low.sum() == round(0.25 * scores.size)
-    assert scores[high].min() >= scores[~high].max()
-    assert scores[low].max() <= scores[~low].min()
-    assert hide_by("random", sensitivity=scores, share=0.25, rng=rng).sum() == high.sum()
-    head = find_head(found.observation.build(), 10)
-    assert np.flatnonzero(hide_by("classifier", sensitivity=scores, share=0, rng=rng, head=head)).size == 330
-    with pytest.raises(InvalidInput, match="find_head"):
-        hide_by("classifier", sensitivity=scores, share=0, rng=rng)
-    with pytest.raises(InvalidInput, match="strategy"):
-        hide_by("best", sensitivity=scores, share=0, rng=rng)

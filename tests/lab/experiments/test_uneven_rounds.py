@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sensecrypt.data import load_dataset
-from sensecrypt.lab.attacks.cohort import client_of_round, samples_at
+from sensecrypt.lab.attacks.cohort import client_of_round
+from sensecrypt.lab.attacks.synthetic import samples_at
 from sensecrypt.lab.experiments import uneven_rounds
 from sensecrypt.lab.experiments.uneven_rounds import MASK, NOTHING, OURS, SENSE, agreed_mask, rounds
 from sensecrypt.models import build_model, get_vector

@@ -23,7 +23,8 @@ def invoke(*arguments: object) -> tuple[int, str]:
 
 def test_a_new_fleet_needs_a_number_of_clients(tmp_path):
     code, line = invoke("fleet", "up", "--folder", tmp_path / "fleet")
-    assert (code, line) == (2, "Error: --clients: is missing, and the fleet is new; say how many, such as --clients 4")
+    fix = "pass the number of clients, such as --clients 4"
+    assert (code, line) == (2, f"Error: --clients: is missing, and the fleet is new; {fix}")
     code, line = invoke("fleet", "up", "--folder", tmp_path / "fleet", "--clients", 1)
     assert (code, line) == (2, "Error: clients: is 1; pass at least 2 and at most 1,000")
     assert list(tmp_path.iterdir()) == []
@@ -34,7 +35,7 @@ def test_a_folder_that_is_something_else(tmp_path):
     for more in (["--clients", 2], []):
         code, line = invoke("fleet", "up", "--folder", tmp_path, *more)
         assert code == 2
-        assert "holds something else; choose a new folder" in line
+        assert "has other files; choose a new folder" in line
 
 
 def test_a_missing_extra(tmp_path, monkeypatch):
@@ -98,7 +99,7 @@ def test_a_part_that_cannot_start_ends_the_others_and_tells_its_last_words(own, 
 def test_run_needs_a_fleet_that_is_up_and_settings_that_fit(own, tmp_path):
     code, line = invoke("fleet", "run", "--folder", tmp_path / "nothing")
     assert code == 2
-    assert "holds no fleet; make one with: sensecrypt fleet up" in line
+    assert "has no fleet; make one with: sensecrypt fleet up" in line
     code, line = invoke("fleet", "run", "--folder", own.path)
     assert code == 2
     assert "has no fleet that is up; start it, in another terminal: sensecrypt fleet up" in line

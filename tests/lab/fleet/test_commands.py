@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import ast
-import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,7 +15,6 @@ from sensecrypt.config import make_config
 from sensecrypt.errors import MissingExtra, ServiceError
 from sensecrypt.lab.fleet import commands
 from sensecrypt.lab.fleet.app import write_app
-from sensecrypt.lab.fleet.making import write_superexec
 from sensecrypt.lab.fleet.ports import check_ports, find_ports, is_free
 
 PYPROJECT_BY_FLOWER = """
@@ -94,43 +91,73 @@ def test_environments(made, monkeypatch):
         assert environment["FLWR_TELEMETRY_ENABLED"] == "0"
     beside = str(Path(sys.executable).parent)
     assert superlink["PATH"].startswith(beside)
-    assert node["PATH"].startswith(os.pathsep.join([str(made.commands), beside]))
+    assert node["PATH"].startswith(beside)
     assert superlink[commands.TAG] != node[commands.TAG]
 
 
-def test_superexec_forks_client_apps_and_starts_everything_else_as_flower_does(own, tmp_path):
-    """A node's `flower-superexec` is found before Flower's; its ClientApps are forks that end like processes."""
-    write_superexec(own)
+def test_superexec_and_client_apps_are_forks_of_the_supernode(tmp_path):
+    """Each of them runs its own command in a process of its own; others start as from Flower."""
+    said, other = tmp_path / "said", tmp_path / "other"
     code = f"""
-import os, sys, time, types
-from sensecrypt.lab.fleet import superexec
+import os, sys, time
+from sensecrypt.lab.fleet import supernode
 from flwr.supercore.superexec.executor import subprocess_executor
+from flwr.supernode import start_client_internal
+
+def said(what):
+    open({str(said)!r}, "a").write(f"{{what}} {{os.getpid()}} {{os.getppid()}} {{' '.join(sys.argv[1:])}}\\n")
 
 def client_app():
-    open({str(tmp_path / "said")!r}, "a").write(f"{{os.getppid()}} {{sys.argv[1]}}\\n")
+    said("client_app")
     sys.exit(3)
 
-def superexec_():
+def superexec():
+    said("superexec")
     start = subprocess_executor.subprocess.Popen
     start(["flwr-clientapp", "one"])
     start(["flwr-clientapp", "two"])
-    start([sys.executable, "-c", "open({str(tmp_path / "other")!r}, 'w')"])
-    while not (os.path.exists({str(tmp_path / "other")!r}) and open({str(tmp_path / "said")!r}, "a+").tell() > 8):
+    start([sys.executable, "-c", "open({str(other)!r}, 'w')"])
+    while open({str(said)!r}).read().count("client_app") < 2:
         time.sleep(0.02)
-    print(os.getpid())
+    open({str(tmp_path / "done")!r}, "w")
 
-superexec._IMPORTED_ONCE = ()
-superexec.flwr_clientapp, superexec.flower_superexec = client_app, superexec_
-superexec.main()
+def node():
+    said("supernode")
+    start_client_internal.subprocess.Popen(["flower-superexec", "--runtime"])
+    while not (os.path.exists({str(other)!r}) and os.path.exists({str(tmp_path / "done")!r})):
+        start_client_internal.time.sleep(3)
+
+supernode._IMPORTED_ONCE = ()
+supernode.flwr_clientapp, supernode.flower_superexec, supernode.flower_supernode = client_app, superexec, node
+sys.argv = ["supernode", "--superlink"]
+supernode.main()
 """
-    environment = commands.environment_of("node-1", own)
-    assert shutil.which("flower-superexec", path=environment["PATH"]) == str(own.commands / "flower-superexec")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in (tmp_path / "said").read_text().splitlines()]
-    assert [name for _, name in sorted(lines, key=lambda line: line[1])] == ["one", "two"]
-    assert len({parent for parent, _ in lines}) == 1  # both are forks of one process
-    assert lines[0][0] != done.stdout.strip()  # which is not SuperExec
+    lines = sorted(line.split() for line in said.read_text().splitlines())
+    assert [(line[0], line[3]) for line in lines] == [
+        ("client_app", "one"),
+        ("client_app", "two"),
+        ("superexec", "--runtime"),
+        ("supernode", "--superlink"),
+    ]
+    one, two, exec_, node = lines
+    assert len({line[1] for line in lines}) == 4
+    assert one[2] == two[2] != exec_[1]  # both are forks of one process, which is not SuperExec
+    assert exec_[2] == node[1]
+
+
+def test_a_supernode_asks_for_messages_more_often_than_flowers(monkeypatch):
+    from sensecrypt.lab.fleet import supernode
+
+    waited = []
+    monkeypatch.setattr(supernode, "_fork", lambda work: 0)
+    monkeypatch.setattr(supernode, "flower_supernode", lambda: supernode.start_client_internal.time.sleep(3))
+    for name in ("subprocess", "time"):
+        monkeypatch.setattr(supernode.start_client_internal, name, getattr(supernode.start_client_internal, name))
+    monkeypatch.setattr(supernode.time, "sleep", waited.append)
+    supernode.main()
+    assert waited == [0.25]
 
 
 def test_flower_that_is_not_installed_is_a_missing_extra(monkeypatch, tmp_path):

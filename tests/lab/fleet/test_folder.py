@@ -67,10 +67,10 @@ def test_a_new_fleet_stands_in_an_empty_folder_and_leaves_nothing_else(tmp_path)
 
 def test_a_folder_that_is_something_else_stays_as_it_is(tmp_path):
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(ServiceError, match="holds something else; choose a new folder"):
+    with pytest.raises(ServiceError, match="has other files; choose a new folder"):
         make_fleet(FleetFolder(tmp_path), Description(2, False))
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
-    with pytest.raises(ServiceError, match="holds no fleet; make one with"):
+    with pytest.raises(ServiceError, match="has no fleet; make one with"):
         FleetFolder(tmp_path).read()
 
 
@@ -95,9 +95,9 @@ def test_a_fleet_has_at_least_two_clients(clients):
     [
         ("{", "cannot be read"),
         ("[]", "another version"),
-        ('{"version": 2, "clients": 2, "tls": false}', "another version"),
-        ('{"version": 1, "clients": 1, "tls": false}', "is damaged"),
-        ('{"version": 1, "moon": 1}', "is damaged"),
+        ('{"version": 1, "clients": 2, "tls": false}', "another version"),
+        ('{"version": 2, "clients": 1, "tls": false}', "is damaged"),
+        ('{"version": 2, "moon": 1}', "is damaged"),
     ],
 )
 def test_a_damaged_description_is_one_line(tmp_path, content, problem):

@@ -11,6 +11,7 @@ from sensecrypt.client.problem import configured_share
 from sensecrypt.config import change
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.keyservice.http.client import DkmsClient
+from sensecrypt.profiles import get_profile
 from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.protocol.messages import Tag
 from sensecrypt.protocol.requests import Enrolment, Parts, facts_to_bytes, require_parts
@@ -130,7 +131,7 @@ def test_a_false_hash_at_the_end_changes_nothing(altered, caplog):
     played = altered("query.finish", lambda parts, *_: {**parts, "model_sha256": b"0" * 64})
     outcome = played.play()
     assert outcome.model_sha256 != ["0" * 64]
-    assert "tell different models" in caplog.text
+    assert "report different models" in caplog.text
 
 
 def _alter_upload(parts, *_):
@@ -173,7 +174,8 @@ def test_who_spoils_rankings_too_does_not_keep_the_others_from_an_order(fleet):
 def _other_ciphertexts(message: bytes) -> bytes:
     """The same upload with its first two blocks exchanged: well formed, and wrong."""
     header, tensors = parse_any(message, "upload")
-    tensors["ciphertexts"][[0, 1]] = tensors["ciphertexts"][[1, 0]]
+    rows = tensors["ciphertexts"].reshape(-1, get_profile("insecure-test").ciphertext_bytes)
+    rows[[0, 1]] = rows[[1, 0]]
     return serialize("upload", header, tensors)
 
 

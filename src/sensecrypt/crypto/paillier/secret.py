@@ -161,9 +161,9 @@ class SecretKey(SecretKeyBase):
 
     def _check_subgroup(self) -> None:
         p, q, bits = self._p, self._q, self._public.profile.subgroup_bits
-        told = len(self._alphas) == 2 and all(a.bit_length() == bits and gmpy2.is_prime(a) for a in self._alphas)
+        well_formed = len(self._alphas) == 2 and all(a.bit_length() == bits and gmpy2.is_prime(a) for a in self._alphas)
         pairs = list(zip((p, q), self._alphas, strict=False))
-        if not told or gmpy2.gcd(p - 1, q - 1) != 2 or any((prime - 1) % alpha for prime, alpha in pairs):
+        if not well_formed or gmpy2.gcd(p - 1, q - 1) != 2 or any((prime - 1) % alpha for prime, alpha in pairs):
             raise InvalidKey("alphas", "are not those of p and q", "use the key pair as it was generated")
         # As h² is not 1 modulo p or q, its order is then a multiple of α_p and α_q.
         if any(gmpy2.powmod(self._public.h, 2 * alpha, prime) != 1 for prime, alpha in pairs):

@@ -22,6 +22,8 @@ one coefficient, and so below 2^−80 for a sum of 2^36 values. Up to there decr
 
 A row is `HEADER_BYTES` of the key's digest and then the k + 1 polynomials, as `packing` has them, without the dropped
 bits. Every string of bits is a polynomial: a row is a ciphertext of this key if its length and its header say so.
+Polynomials at a row's end that hold no value do not travel (`Profile.row_bytes`): zeros stand for them, and `decrypt`
+does not look at them.
 Whoever changes the rest changes the values or the noise, and nobody notices before decryption, or, if the change is a
 multiple of Δ, ever: as with every additive scheme, it takes a MAC tag on the values to notice.
 """
@@ -44,13 +46,13 @@ from sensecrypt.crypto.ring.packing import Bytes, Digits, digits, joined, pack, 
 from sensecrypt.crypto.ring.sampling import below_powers_of_2, errors, expand, ternary
 from sensecrypt.crypto.scheme import Ciphertexts, PublicScheme, RowNumbers
 from sensecrypt.errors import InvalidCiphertext, InvalidKey
-from sensecrypt.profiles import Profile
+from sensecrypt.profiles import RING_FIRST_BITS, RING_HEADER_BYTES, RING_VALUE_BITS, Profile
 
 SHIFT = MODULUS_BITS - 32  # Δ = 2^19
-FIRST_BITS, VALUE_BITS = 50, 44  # of a coefficient on the wire, in the first polynomial and in those of values
+FIRST_BITS, VALUE_BITS = RING_FIRST_BITS, RING_VALUE_BITS  # of a coefficient on the wire: first polynomial, values
 NOISE_BOUND = 15 * 2**SHIFT // 32
 NOISE_VARIANCE = 37_200.0
-SEED_BYTES, HEADER_BYTES = 32, 16
+SEED_BYTES, HEADER_BYTES = 32, RING_HEADER_BYTES
 COEFFICIENTS_AT_ONCE = 2**16  # enough to spread the cost of a call, few enough for the processor's caches
 
 

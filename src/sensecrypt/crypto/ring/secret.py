@@ -72,12 +72,13 @@ class RingSecretKey(SecretKeyBase):
         rows = public.checked("ciphertexts", ciphertexts)
         check_count(count, len(rows), public.slots)
         values = np.empty((len(rows), public.polynomials, public.dimension), dtype=np.int64)
-        noisy = np.empty(len(rows), dtype=bool)
+        noisy = np.empty((len(rows), public.polynomials), dtype=bool)
         for part in public.steps(len(rows)):
             noise = self._decrypt_rows(rows[part], values[part])
-            noisy[part] = (noise > NOISE_BOUND).any(axis=(1, 2)) | (noise < -NOISE_BOUND).any(axis=(1, 2))
+            noisy[part] = (noise > NOISE_BOUND).any(axis=2) | (noise < -NOISE_BOUND).any(axis=2)
+        used = -(-count // public.dimension)  # the polynomials after them hold nothing, and may be missing
         flat = values.reshape(-1)
-        if bool(noisy.any()) | bool(flat[count:].any()):
+        if bool(noisy.reshape(-1)[:used].any()) | bool(flat[count : used * public.dimension].any()):
             problem = "do not decrypt to packed values"
             fix = "check that all are of this key, that `count` is right and that no sum has too many summands"
             raise InvalidCiphertext("ciphertexts", problem, fix)

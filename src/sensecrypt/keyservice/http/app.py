@@ -78,7 +78,7 @@ def _body(limit: int) -> Any:
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Read a body of at most `limit` bytes; more is dropped as it comes, so that its sender gets the reason."""
+    """Read a body of at most `limit` bytes; a longer one is read but dropped, so that its sender gets the reason."""
     body, length = bytearray(), 0
     seconds = request.app.state.service.policy.body_seconds
     try:
@@ -117,7 +117,7 @@ _PROBLEM = {"description": "not granted", "content": {MEDIA_TYPE: {"schema": Pro
 
 
 def _content(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """The description of a body that a function reads by itself."""
+    """The OpenAPI description of a body that a function reads itself."""
     return {"requestBody": {"required": True, "content": {kind: {"schema": schema}}}}
 
 

@@ -1,11 +1,11 @@
 """The audit log: one JSON line per event, each with the hash of the line before it.
 
-A changed or removed line breaks the chain. If the tail is cut off, the rest is still a chain, so the database keeps the
-number and hash of the last line as well. An operator who keeps a head elsewhere (`sensecrypt dkms audit` prints it) can
-later prove that log and database were not both rewritten.
+A changed or removed line breaks the chain. A missing tail does not, so the database also has the number and hash of the
+last line. An operator who keeps a head elsewhere (`sensecrypt dkms audit` prints it) can later prove that log and
+database were not both rewritten.
 
-A line is first committed to the database, together with the change that it reports, and then appended to the file:
-lines that a crash kept from the file wait in the database and are appended at the next start.
+A line is first committed to the database, together with the change that it reports, and then appended to the file.
+After a crash between both, it is appended at the next start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sensecrypt.errors import AuditFailed, ServiceError
 
 Fact = str | int | float | bool | list[int]
 Facts = dict[str, Fact]
-MAX_TEXT = 200  # characters per fact: a client that chooses long names must not fill the log
+MAX_TEXT = 200  # characters per fact, so that long names do not fill the log
 RESTORE = (
     "restore it from a backup, and compare it with a head that was noted elsewhere: sensecrypt dkms audit --head HEAD"
 )
@@ -32,15 +32,10 @@ RESTORE = (
 
 @dataclass(frozen=True)
 class Head:
-    """The last line of a log.
+    """The last line of a log."""
 
-    Attributes:
-        number: how many lines there are.
-        digest: hash of the last.
-    """
-
-    number: int = 0
-    digest: str = "0" * 64
+    number: int = 0  # how many lines there are
+    digest: str = "0" * 64  # hash of the last
 
     def __str__(self) -> str:
         return f"{self.number}:{self.digest}"
@@ -77,15 +72,9 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def verify_chain(lines: Iterator[str], *, log: Path, known: Sequence[Head] = ()) -> tuple[Head, str | None]:
-    """Check that the chain is unbroken and passes through all `known` heads; returns its head and last time.
+    """Check that the chain of lines is unbroken and contains all `known` heads; returns its head and last time.
 
-    Args:
-        lines: of the log, in order.
-        log: the file, for error messages.
-        known: heads that were noted before.
-
-    Raises:
-        AuditFailed: names the first line that is wrong.
+    `AuditFailed` names the file `log` and the first wrong line.
     """
 
     def wrong(problem: str) -> AuditFailed:
@@ -121,7 +110,7 @@ def added_lines(log: Path, found: Head, stored: Head) -> AuditFailed:
 
 
 class LogFile:
-    """The file, kept open for appending: a new line needs no new descriptor."""
+    """The file, kept open for appending, so that a new line needs no new descriptor."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
@@ -143,7 +132,7 @@ class LogFile:
 
 
 def repair(path: Path, waiting: Sequence[tuple[int, str]]) -> None:
-    """Append the lines that a crash left in the database and that the file lacks."""
+    """Append the lines in the database that the file lacks after a crash."""
     with path.open("rb+") as file:
         count, whole, torn = 0, 0, b""
         for line in file:

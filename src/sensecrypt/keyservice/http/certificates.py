@@ -19,15 +19,10 @@ ROLES = ("admin", "aggregator", "client", "monitor")
 
 @dataclass(frozen=True)
 class Identity:
-    """The sender of a request.
+    """The sender of a request."""
 
-    Attributes:
-        role: one of `ROLES`.
-        name: unique within the certificate authority.
-    """
-
-    role: str
-    name: str
+    role: str  # one of `ROLES`
+    name: str  # unique within the certificate authority
 
     def __str__(self) -> str:
         return f"{self.role} {self.name}"

@@ -1,7 +1,7 @@
-"""Which sum of a round may be decrypted: one at a time, one in all, and few that fail.
+"""Limits the sums of a round that are decrypted: one at a time, one that is released, and few that fail.
 
-The claim is on disk before decryption starts. After a crash the same sum may be sent again, and no other. So of all
-sums of an attempt one is decrypted, or several of which all but the last were refused.
+A sum claims its round on disk before decryption starts; after a crash only this sum may be sent again. So of all sums
+of an attempt one is decrypted, or several of which all but the last were refused.
 """
 
 from __future__ import annotations
@@ -19,17 +19,11 @@ from sensecrypt.protocol.round import RoundAddress
 
 @dataclass(frozen=True)
 class Claims:
-    """The claims of all rounds.
+    """The claims of all rounds."""
 
-    Attributes:
-        store: the database.
-        failures: how many sums of a round may fail after decryption.
-        run_failures: how many of a run may: each failure answers one question about the uploads.
-    """
-
-    store: Store
-    failures: int
-    run_failures: int
+    store: Store  # the database
+    failures: int  # how many sums of a round may fail after decryption
+    run_failures: int  # the same of a run: each failure reveals something about the uploads
 
     def claim(self, place: RoundAddress, digest: bytes, who: Identity) -> Acknowledgement | None:
         """Claim the round for the sum of that hash; returns its acknowledgement if this sum was released before."""

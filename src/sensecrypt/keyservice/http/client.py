@@ -1,7 +1,7 @@
 """The client of the key service: for aggregators, clients and admins, each with its own certificate.
 
-Every request may arrive twice without harm: registrations, tags and sums are stored under their address, and the
-service repeats its answer to the same request. So every request is sent again after a lost connection.
+Every request is idempotent: registrations, tags and sums are stored under their address, and the service repeats its
+answer. So every request is sent again after a lost connection.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class DkmsClient:
     def __init__(
         self, url: str, *, certificate: Path, key: Path, authority: Path, tries: int = 6, pause: float = 0.2
     ) -> None:
-        """Check address and certificates; the first request connects.
+        """Check address and certificates; the connection is opened by the first request.
 
         Args:
             url: such as https://dkms.example:8443.
             certificate: of the sender.
             key: its key.
             authority: issued the service's certificate.
-            tries: how often to send a request that is not answered.
+            tries: how often a request is sent until it is answered.
             pause: seconds before the second try; doubled before each further one.
         """
         self._url = check_url(url)
@@ -128,7 +128,7 @@ class DkmsClient:
         return self._json("PUT", run_address(run), json=body)
 
     def end_run(self, run: str) -> None:
-        """End a run and destroy its secret key, as admin; the same again changes nothing."""
+        """End a run and destroy its secret key, as admin; repeating this changes nothing."""
         self._json("DELETE", run_address(run))
 
     def run(self, run: str) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class DkmsClient:
         self._json("PUT", f"{run_address(run)}/members/{client}")
 
     def report_samples(self, run: str, samples: int) -> None:
-        """Report how many samples this client has; its first report in a run counts."""
+        """Report this client's number of samples; only its first report in a run counts."""
         self._json("PUT", f"{run_address(run)}/samples/{samples}")
 
     def samples(self, run: str) -> dict[int, int]:
@@ -154,25 +154,23 @@ class DkmsClient:
 
     def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
         """This client's first sketch of this run, rotated, as the aggregator may have it."""
-        return read_sketch(self._ask("PUT", f"{run_address(run)}/sketch", body=serialize_sketch(row)))
+        return read_sketch(self._send("PUT", f"{run_address(run)}/sketch", body=serialize_sketch(row)).content)
 
     def register_round(self, round_: Round) -> None:
         """Register a round and its members, as aggregator."""
-        self._ask("PUT", round_address(round_), body=describe_round(round_))
+        self._send("PUT", round_address(round_), body=describe_round(round_))
 
     def task(self, place: RoundAddress, *, start: str | None = None) -> RoundTask:
         """The data that this client needs for a round.
 
-        Args:
-            place: the address of the round.
-            start: the hash of the model that the aggregator sent this client, in a run that releases to it.
+        In a run that releases to its aggregator, `start` is the hash of the model that the aggregator sent this client.
         """
         query = "" if start is None else f"?start={start}"
-        return RoundTask.from_bytes(self._ask("GET", f"{round_address(place)}/task{query}"))
+        return RoundTask.from_bytes(self._send("GET", f"{round_address(place)}/task{query}").content)
 
     def send_tag(self, tag: bytes, round_: Round) -> None:
         """Send this client's tag."""
-        self._ask("PUT", f"{round_address(round_)}/tag", body=tag)
+        self._send("PUT", f"{round_address(round_)}/tag", body=tag)
 
     def tags(self, round_: Round) -> list[int]:
         """The clients whose tags have arrived, as aggregator."""
@@ -181,15 +179,16 @@ class DkmsClient:
     def release(self, aggregate: bytes, round_: Round) -> Acknowledgement:
         """Have a sum decrypted and verified, as aggregator."""
         address = f"{round_address(round_)}/aggregate"
-        return Acknowledgement.from_bytes(self._ask("PUT", address, body=aggregate, read_seconds=RELEASE_SECONDS))
+        answer = self._send("PUT", address, body=aggregate, read_seconds=RELEASE_SECONDS)
+        return Acknowledgement.from_bytes(answer.content)
 
     def released_sum(self, round_: Round) -> ReleasedSum:
         """A released sum, as the aggregator of a run that releases to it."""
-        return read_released(self._ask("GET", f"{round_address(round_)}/sum"), round_)
+        return read_released(self._send("GET", f"{round_address(round_)}/sum").content, round_)
 
     def moved(self, place: RoundAddress, size: int) -> npt.NDArray[np.float32]:
         """How far this client's cluster has moved after the round; see `protocol.updates.model_from`."""
-        return read_moved(self._ask("GET", f"{round_address(place)}/model"), size)
+        return read_moved(self._send("GET", f"{round_address(place)}/model").content, size)
 
     def _json(self, method: str, address: str, *, json: Any = None) -> dict[str, Any]:
         answer = self._send(method, address, json=json)
@@ -201,11 +200,6 @@ class DkmsClient:
             raise self._another("an answer that is no JSON object")
         return fields
 
-    def _ask(
-        self, method: str, address: str, *, body: bytes | None = None, read_seconds: float = READ_SECONDS
-    ) -> bytes:
-        return self._send(method, address, body=body, read_seconds=read_seconds).content
-
     def _send(
         self,
         method: str,
@@ -215,7 +209,7 @@ class DkmsClient:
         json: Any = None,
         read_seconds: float = READ_SECONDS,
     ) -> httpx.Response:
-        """Send a request until it is answered, or too often."""
+        """Send a request until it is answered, `tries` times at most."""
         headers = {"Content-Type": MESSAGE_TYPE} if body is not None else {}
         timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS, read=read_seconds)
         for attempt in range(self._tries):
@@ -235,7 +229,7 @@ class DkmsClient:
                 problem = read_document(answer.content, answer.status_code)
                 if last or answer.status_code not in _TRY_AGAIN or problem.code in _ONCE:
                     raise problem
-            time.sleep(self._pause * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311  (spreads the crowd, no secret)
+            time.sleep(self._pause * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311  (not a secret)
         raise AssertionError("unreachable")
 
     def _another(self, what: str) -> Unreachable:

@@ -1,9 +1,9 @@
 """Limits on connections: how many there may be, and which is closed when there are too many.
 
-Peers are in one of three shares: handshakes that are not done, peers without a certificate, and peers with one. A full
-share closes a connection of the holder that has most of it. So one address cannot keep another out, and one certificate
-cannot keep another out; a peer without a certificate never takes a place of one that has it. All shares together are
-smaller than the limit on open files, so that the service can open its own.
+Peers are in one of three shares: unfinished handshakes, peers without a certificate, and peers with one. A full share
+closes a connection of the holder with the most connections in it. So no address or certificate keeps another out, and
+peers without a certificate take no place of peers with one. All shares together are smaller than the limit on open
+files, so that the service can open its own.
 """
 
 from __future__ import annotations
@@ -17,30 +17,22 @@ from sensecrypt.keyservice.http.metrics import Metrics
 from sensecrypt.keyservice.http.policy import Policy
 
 RESERVE = 128  # descriptors for the database, the log, key files, the vault, and the standard library
-_LEAST = 64  # connections below which a service is of no use
+_LEAST = 64  # the least number of connections of a useful service
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """The most connections of each kind at once.
+    """The most connections of each kind at once."""
 
-    Attributes:
-        handshakes: whose TLS handshake is not done.
-        strangers: without a certificate.
-        strangers_per_address: of these, from one address.
-        certified: with a certificate.
-        per_certificate: of these, with one certificate's name.
-    """
-
-    handshakes: int
-    strangers: int
-    strangers_per_address: int
-    certified: int
-    per_certificate: int
+    handshakes: int  # whose TLS handshake is not done
+    strangers: int  # without a certificate
+    strangers_per_address: int  # of these, from one address
+    certified: int  # with a certificate
+    per_certificate: int  # of these, with one certificate's name
 
 
 def find_capacity(policy: Policy) -> Capacity:
-    """The policy's limits, or less if there are fewer descriptors; raises the limit on open files if possible."""
+    """The policy's limits, or less with fewer descriptors; raises the limit on open files if possible."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = policy.handshakes + policy.strangers + policy.connections + RESERVE
     limit = wanted if hard == resource.RLIM_INFINITY else hard
@@ -62,17 +54,11 @@ def fit(policy: Policy, descriptors: int) -> Capacity:
 
 @dataclass(eq=False)
 class Peer:
-    """One connection.
+    """One connection."""
 
-    Attributes:
-        address: where it comes from.
-        drop: closes it at once.
-        is_busy: whether a request of it is being answered.
-    """
-
-    address: str
-    drop: Callable[[], object]
-    is_busy: Callable[[], bool] = lambda: False
+    address: str  # where it comes from
+    drop: Callable[[], object]  # closes it at once
+    is_busy: Callable[[], bool] = lambda: False  # whether a request of it is being answered
     share: Share | None = None
     holder: str = ""
 
@@ -87,7 +73,7 @@ class Share:
         self.count = 0
 
     def add(self, peer: Peer, holder: str) -> tuple[bool, Peer | None]:
-        """Add a connection; returns whether there is a place for it, and which other one must be closed for it."""
+        """Add a connection; returns whether it has a place, and which other one must be closed for it."""
         own, victim = self._peers.get(holder, {}), None
         if len(own) >= self._per_holder or self.count >= self._limit:
             holders = [own] if len(own) >= self._per_holder else sorted(self._peers.values(), key=len, reverse=True)

@@ -1,4 +1,4 @@
-"""The folder of a key service: made by `dkms init`, locked by one process at a time, checked by `dkms audit`.
+"""The folder of a key service: `dkms init` makes it, one process at a time locks it, `dkms audit` checks it.
 
 `root.json` and `keys/` are encrypted under the passphrase, `state.db` holds the state, `audit.log` is the audit log,
 and `policy.toml` has the operator's limits. A backup is a copy of all of them.
@@ -19,7 +19,7 @@ from sensecrypt.errors import ServiceError
 from sensecrypt.keyservice.http import audit, policy, schema, storagecipher, store
 from sensecrypt.keyservice.http.audit import Head
 
-_LOOKS = 5  # at a log that a running service writes to
+_LOOKS = 5  # tries, as a running service may write between two reads
 
 
 class Folder:
@@ -73,10 +73,9 @@ class Folder:
 
 
 def verify_log(folder: Folder, *, noted: Head | None = None) -> tuple[Head, int]:
-    """Check the log against itself, the database, and a head that was noted before; also while a service runs.
+    """Check the chain of the log, and compare it with the database and a noted head; also while a service runs.
 
-    Returns:
-        The head, and how many lines wait in the database for the next start.
+    Returns the head, and the number of lines that wait in the database for the next start.
     """
     with contextlib.closing(store.connect(folder.database, read_only=True)) as connection:
         for look in range(_LOOKS):

@@ -1,6 +1,6 @@
 """Admission of requests: reads the sender's identity, limits its rate, and limits the time for an answer.
 
-It is written against ASGI itself, so that no part of a request is parsed, and no body read, before its sender is known.
+It uses ASGI directly, so that no part of a request is parsed, and no body read, before its sender is known.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Gate:
             _log.error("%s %s failed: %s", scope["method"], scope["path"][:200], type(error).__name__, exc_info=True)
 
     def _admit(self, scope: Scope) -> None:
-        """Put the sender's identity into the request's state; raise `Refused` if it may not ask."""
+        """Put the sender's identity into the request's state, or raise `Refused`."""
         certificate = scope["state"].get("certificate")
         if certificate is None:
             raise refused("no-certificate", "the connection has no client certificate")
@@ -83,7 +83,7 @@ class Gate:
 
 
 def _pieces(message: Message) -> Iterator[Message]:
-    """A body in pieces: the rest is not copied into the connection's buffer before the peer has read a piece."""
+    """A body in pieces, so that the next one is buffered only after the peer has read one."""
     body = message.get("body", b"")
     if len(body) <= _PIECE:
         yield message

@@ -1,4 +1,4 @@
-"""The key server's memory in the database, each change with its audit line."""
+"""The key server's ledger in the database; each change is written with its audit line."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class DatabaseLedger:
         return self._decrypt_ranking(round_.run, round_.cluster, self._store.row(sql, *address_of(round_).all))
 
     def keep_ranking(self, run: str, cluster: int, ranking: ImportanceOrder) -> None:
-        """Keep a new order for the cluster; a second one of the same round changes nothing."""
+        """Keep a new order for the cluster; a second one of the same round is ignored."""
         place = (run, cluster, self._number)
         encrypted = self._cipher.encrypt(serialize_importance_order(ranking), "ranking", *place)
 
@@ -132,7 +132,7 @@ class DatabaseLedger:
         return self._store.run(lambda transaction: _is_released(transaction, address_of(round_)))
 
     def keep_released(self, round_: Round, released: ReleasedSum) -> None:
-        """Keep the sum with its audit line, and erase the blinding seeds of all attempts; all of it or nothing."""
+        """Keep the sum with its audit line and erase the blinding seeds of all attempts, atomically."""
         place, state = address_of(round_), None
         if place.purpose == "model" and self._rule is not None:
             moved, after = self._moved_after(released, round_, self._rule)
@@ -171,7 +171,7 @@ class DatabaseLedger:
         return found
 
     def result(self, place: RoundAddress) -> bytes | None:
-        """The kept result of exactly that attempt, if it was released; of a model, as it travels to members."""
+        """The kept result of this attempt, if it was released; a model is serialized as members receive it."""
         sql = "SELECT result FROM releases WHERE (run, number, cluster, purpose, attempt) = (?, ?, ?, ?, ?)"
         row = self._store.row(sql, *place.all)
         if row is None or row[0] is None:
@@ -181,7 +181,7 @@ class DatabaseLedger:
     def _moved_after(
         self, released: ReleasedSum, round_: Round, rule: ServerRule
     ) -> tuple[npt.NDArray[np.float32], dict[str, FloatVector]]:
-        """How far the cluster has moved after this round, and the rule's state; from its latest round before this."""
+        """How far the cluster has moved after this round, and the rule's new state, from its latest round before."""
         sql = (
             "SELECT number, attempt, rule FROM releases WHERE (run, cluster, purpose) = (?, ?, 'model') AND number < ? "
             "AND result IS NOT NULL ORDER BY number DESC LIMIT 1"

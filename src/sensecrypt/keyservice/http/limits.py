@@ -1,4 +1,4 @@
-"""Limits on how often a certificate may ask, and on how many lines its requests may write."""
+"""Limits on the requests of a certificate, and on the log lines that they cause."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class WaitingSums:
 
     @contextlib.contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Hold a place while a sum of that aggregator arrives, waits and is decrypted; refuse it if there is none."""
+        """Hold a place while a sum of that aggregator arrives, waits and is decrypted; refuse it if none is free."""
         with self._lock:
             if self._taken[name] >= self._own or self._taken.total() >= self._places:
                 raise refused("busy", f"{self._taken.total()} sums wait for decryption, {self._taken[name]} of {name}")
@@ -59,7 +59,7 @@ class WaitingSums:
 
 
 class Thinned:
-    """Lets a number of events of a kind through per minute and counts the others, so that none can fill the disk."""
+    """Limits the events of each kind per minute and counts the others, so that log lines cannot fill the disk."""
 
     def __init__(self, *, per_minute: int) -> None:
         self._buckets = Buckets(rate=per_minute / 60, burst=per_minute)
@@ -68,7 +68,7 @@ class Thinned:
         self._lock = threading.Lock()
 
     def passes(self, kind: str) -> int | None:
-        """How many of this kind were skipped since the last that passed; None if this one is skipped."""
+        """The number of events of this kind skipped since the last that passed; None if this one is skipped."""
         granted = self._buckets.take(kind)
         with self._lock:
             if granted:
@@ -77,7 +77,7 @@ class Thinned:
             return None
 
     def passes_first(self, kind: str, event: str) -> int | None:
-        """0 the first time that this very event comes; after that as `passes`."""
+        """0 for the first occurrence of this event; then as `passes`."""
         with self._lock:
             known = event in self._known
             self._known[event] = None
@@ -101,6 +101,6 @@ class _ThinMessages(logging.Filter):
 
 
 def thin_messages(*, per_minute: int = 60) -> None:
-    """Limit what the process writes to its error output: peers can trigger some of it."""
+    """Limit the lines on the process's error output, as peers can cause some of them."""
     for handler in logging.getLogger().handlers:
         handler.addFilter(_ThinMessages(per_minute))

@@ -52,7 +52,7 @@ class Listener:
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(0)  # with many in the queue, connected peers are served in between
+            await asyncio.sleep(0)  # connected peers are served before the next one is accepted
             try:
                 accepted, address = await loop.sock_accept(self._socket)
             except OSError as error:
@@ -67,7 +67,7 @@ class Listener:
             self._connections.arrive(peer)
 
     async def _shake(self, accepted: socket.socket, peer: Peer) -> None:
-        """Do a handshake; when it ends, in any way, asyncio has closed the socket or serves it."""
+        """Do a handshake; afterwards asyncio has closed the socket or serves it."""
         try:
             with contextlib.suppress(OSError):  # the TLS context reports what TLS itself refuses
                 await asyncio.get_running_loop().connect_accepted_socket(

@@ -13,7 +13,7 @@ _HELP = {
     "decryption_seconds": ("counter", "Time spent on decrypting them."),
     "models_handed_out": ("counter", "Models sent to clients."),
     "connections_dropped": ("counter", "Connections closed because there were too many."),
-    "answers_given_up": ("counter", "Answers that their peers did not read in time."),
+    "answers_given_up": ("counter", "Answers that peers did not read in time."),
     "releases_waiting": ("gauge", "Sums being decrypted or waiting for it."),
     "audit_lines": ("gauge", "Lines in the audit log."),
 }

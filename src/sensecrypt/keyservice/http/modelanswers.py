@@ -1,6 +1,6 @@
-"""Models in memory for answers: one copy of each, a limit in bytes over all, and two answers at once per certificate.
+"""Limits models in memory for answers: one copy of each, bytes in all, and two answers at once per certificate.
 
-A peer that does not read its answer holds a place here until the time for writing is over.
+A peer that does not read its answer keeps its place until the time limit for writing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PER_HOLDER = 2
 
 
 class ModelAnswers:
-    """Counts the models that are being sent."""
+    """The models that are being sent."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
@@ -28,7 +28,7 @@ class ModelAnswers:
 
     @contextlib.contextmanager
     def held(self, place: RoundAddress, size: int, holder: str) -> Iterator[None]:
-        """Count a model of that many bytes while it is being sent to `holder`, or refuse it."""
+        """Count a model of `size` bytes while it is sent to `holder`, or refuse it."""
         with self._lock:
             others = sum(self._sizes[each] for each in self._answers)
             if self._holders[holder] >= _PER_HOLDER:
@@ -44,6 +44,6 @@ class ModelAnswers:
             with self._lock:
                 self._answers[place] -= 1
                 self._holders[holder] -= 1
-                self._answers += Counter()  # removes what is not being sent any more
+                self._answers += Counter()  # removes models that are not being sent
                 self._holders += Counter()
                 self._sizes = {each: self._sizes[each] for each in self._answers}

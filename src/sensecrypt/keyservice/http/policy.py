@@ -67,7 +67,7 @@ class Policy:
     )
 
     def __post_init__(self) -> None:
-        """Refuse limits that protect nothing, or that let nothing through."""
+        """Refuse values of a wrong type or outside their bounds."""
         for each in fields(self):
             value, bounds = getattr(self, each.name), each.metadata["bounds"]
             if isinstance(each.default, bool):

@@ -46,13 +46,10 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "tags-mismatch": (422, "add up the round again from its uploads"),
     "run-ended": (410, "register a new run: the key of this one is destroyed"),
     "too-many-failures": (429, "look for the faulty upload; then raise failures_per_round in policy.toml to go on"),
-    "run-closed": (
-        429,
-        "look for the faulty client; clients start from a model once, so a new run needs another one",
-    ),
+    "run-closed": (429, "look for the faulty client; a new run needs another model: clients start from one once"),
     "rate-limited": (429, _AGAIN),
     "internal": (500, "look into the service's log"),
-    "storage": (503, "look after the disk that the service's folder is on"),
+    "storage": (503, "check the disk that the service's folder is on"),
     "busy": (503, _AGAIN),
     "decryption-failed": (503, _AGAIN),
 }
@@ -82,7 +79,7 @@ def document(error: Refused) -> bytes:
 
 
 def read_document(body: bytes, status: int) -> Refused:
-    """The refusal in such an answer; also where another program, such as a proxy, has answered."""
+    """The refusal in an answer; an answer of another program, such as a proxy, is one as well."""
     try:
         fields = json.loads(body)
         return Refused(str(fields["code"]), str(fields["detail"]), str(fields["fix"]))

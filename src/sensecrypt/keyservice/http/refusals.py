@@ -1,4 +1,4 @@
-"""Handles refusals: each is counted, written into the audit log, and answered with a problem document."""
+"""Counts refusals, writes them into the audit log, and answers them with problem documents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALL_PER_MINUTE = 1000  # lines of all peers with one
 
 
 class Refusals:
-    """Counts, notes and answers the refusals of one service."""
+    """The refusals of one service."""
 
     def __init__(self, store: Store, metrics: Metrics, *, per_minute: int) -> None:
         """Write at most `per_minute` lines about one certificate; further ones are counted."""

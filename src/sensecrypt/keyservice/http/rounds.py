@@ -56,7 +56,7 @@ class Rounds:
         return self.get(RoundAddress(run, row[0], cluster, "model", row[1]))
 
     def add(self, round_: Round, who: Identity) -> None:
-        """Keep a round; the same registration again changes nothing."""
+        """Keep a round; repeating its registration changes nothing."""
         place = address_of(round_)
 
         def work(transaction: Transaction) -> None:
@@ -74,7 +74,7 @@ class Rounds:
                 ranking = (transaction.row(sql, round_.run, round_.cluster) or (None,))[0]
             row = (*place.all, describe_round(round_), ranking)
             transaction.change("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
-            sql = (  # earlier attempts and rounds will not be released any more: their blinding seeds go
+            sql = (  # earlier attempts and rounds are not released any more: their blinding seeds are erased
                 "UPDATE tags SET blinded = NULL WHERE (run, cluster, purpose) = (?, ?, ?)"
                 " AND (number, attempt) < (?, ?) AND blinded IS NOT NULL"
             )
@@ -86,12 +86,8 @@ class Rounds:
     def require_start(self, place: RoundAddress, start: str | None, who: Identity) -> None:
         """Keep the first start that a member of the round received, and refuse every other.
 
-        Otherwise an aggregator could send one client a model that trains, and the others one whose updates are zero.
-
-        Args:
-            place: the address of a round of a run that releases to its aggregator.
-            start: the hash of what the member received to start from.
-            who: the member.
+        `start` is the hash of the model that the member received. Without this check, an aggregator could send all but
+        one client a model with zero updates.
         """
         if start is None:
             raise refused("rejected", "members of this run must send the hash of the model that they start from")
@@ -113,8 +109,8 @@ class Rounds:
 def check_round(round_: Round, run: Run, samples: Mapping[int, int], rules: ReleaseRules) -> None:
     """Raise unless it is a round of the run, with its members, and with the weights that follow from their samples.
 
-    An aggregator sets no weights. In a run that releases to its aggregator all members weigh the same, as each brings
-    its own weight within its upload.
+    An aggregator does not set weights. In a run that releases to its aggregator, all members have the same weight here,
+    as each upload contains its own.
     """
     if (round_.size, round_.profile) != (run.size, get_profile(run.profile)):
         raise refused("outside-policy", f"run {run.run} has {run.size:,} parameters and profile {run.profile}")
@@ -138,7 +134,7 @@ def check_round(round_: Round, run: Run, samples: Mapping[int, int], rules: Rele
 
 
 def superseded_by(transaction: Transaction, place: RoundAddress) -> str | None:
-    """The later attempt or round because of which no sum of this attempt is released any more, or None."""
+    """The later attempt or round after which no sum of this attempt is released, or None."""
     sql = "SELECT max(attempt) FROM rounds WHERE (run, number, cluster, purpose) = (?, ?, ?, ?)"
     attempt = (transaction.row(sql, *place.round) or (None,))[0]
     if attempt != place.attempt:

@@ -1,6 +1,6 @@
-"""Runs: their registration, their members, and how many samples each member reported.
+"""Runs: their registration, their members, and the number of samples of each member.
 
-An admin registers a run with its members. An app registers its own: then members join by themselves, each certificate
+An admin registers a run with its members. In a run that an app registers, members join by themselves, each certificate
 under one number, and the sums go to the aggregator, which has the model.
 """
 
@@ -136,7 +136,7 @@ class Runs:
         self._store.run(work)
 
     def end(self, name: str, who: Identity) -> None:
-        """End a run: no sum of it is decrypted any more, and its blinding seeds are erased. Released models stay."""
+        """End a run: its sums are no longer decrypted, and its blinding seeds are erased. Released models stay."""
 
         def work(transaction: Transaction) -> None:
             if transaction.change("UPDATE runs SET ended = 1 WHERE run = ? AND NOT ended", name):
@@ -158,7 +158,7 @@ class Runs:
         return bool(registered) and registered == released
 
     def keep_samples(self, run: str, client: int, samples: int, who: Identity) -> None:
-        """Keep how many samples a client has: its first report counts, for all rounds of the run."""
+        """Keep a client's number of samples; only its first report counts, for all rounds of the run."""
 
         def work(transaction: Transaction) -> None:
             if transaction.change("INSERT INTO samples VALUES (?, ?, ?) ON CONFLICT DO NOTHING", run, client, samples):
@@ -184,7 +184,7 @@ class Runs:
         return dict(self._store.rows("SELECT client, name FROM joined WHERE run = ? ORDER BY client", run.run))
 
     def join(self, run: str, client: int, who: Identity, *, most: int) -> None:
-        """Make a certificate a member under a number; the same request again changes nothing."""
+        """Make a certificate a member under a number; repeating this changes nothing."""
 
         def work(transaction: Transaction) -> None:
             require_going_on(transaction, run)

@@ -13,7 +13,7 @@ CREATE TABLE runs (
     fingerprint TEXT NOT NULL,          -- of its key pair, which is in a file of its own
     ended INTEGER NOT NULL DEFAULT 0    -- whether its secret key is destroyed
 ) STRICT;
-CREATE TABLE samples (                  -- weights follow from them; the first report of a client counts
+CREATE TABLE samples (                  -- weights follow from them; only the first report of a client counts
     run TEXT NOT NULL, client INTEGER NOT NULL, samples INTEGER NOT NULL,
     PRIMARY KEY (run, client)
 ) STRICT;

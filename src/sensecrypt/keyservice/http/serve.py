@@ -40,21 +40,13 @@ _KEEP_ALIVE_SECONDS, _SHUTDOWN_SECONDS = 30, 30
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The address to listen on, and the certificate.
+    """The address to listen on, and the certificate."""
 
-    Attributes:
-        host: address.
-        port: 0 for any free one.
-        certificate: the server's own.
-        key: its key.
-        authority: issues the certificates of clients.
-    """
-
-    host: str
-    port: int
-    certificate: Path
-    key: Path
-    authority: Path
+    host: str  # address
+    port: int  # 0 for any free one
+    certificate: Path  # the server's own
+    key: Path  # its key
+    authority: Path  # issues the certificates of clients
 
 
 def serve(
@@ -62,12 +54,7 @@ def serve(
 ) -> None:
     """Run the service until SIGINT or SIGTERM.
 
-    Args:
-        folder: its state.
-        passphrase: of its keys.
-        endpoint: where it listens.
-        workers: processes that decrypt.
-        on_ready: called with the address when connections are accepted.
+    `workers` processes decrypt; `on_ready` is called with the address when connections are accepted.
     """
     check_pair(endpoint.certificate, endpoint.key, endpoint.authority)
     forbid_core_dumps()
@@ -109,7 +96,7 @@ def serve(
         connections = Connections(capacity, service.metrics)
         _Server(config, context, connections, store, policy, lambda: on_ready(ready)).run([listener])
         if store.broken:
-            fix = "look after its disk, and start the service again: it repairs what was interrupted"
+            fix = "check its disk, and start the service again: it repairs its state"
             raise ServiceError(str(folder.path), "cannot be written to", fix)
         store.note("stopped")
 
@@ -147,7 +134,7 @@ class _Server(uvicorn.Server):
         self._on_ready()
 
     async def on_tick(self, counter: int) -> bool:
-        """End a service that can grant nothing any more: its supervisor starts it again."""
+        """End the service if its state cannot be written; its supervisor starts it again."""
         if self._store.broken:
             self.should_exit = self.force_exit = True
         return await super().on_tick(counter)

@@ -1,6 +1,6 @@
-"""What each role may ask of the key service, independent of HTTP. Methods block; call them from any thread.
+"""The requests of each role to the key service, independent of HTTP. Methods block; call them from any thread.
 
-A request that is not granted raises `Refused`, or the protocol's `Rejected`.
+A refused request raises `Refused`, or the protocol's `Rejected`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from sensecrypt.protocol.round import Round, RoundAddress, address_of, read_roun
 
 _HEADER_BYTES = 1 << 17  # of a message, and other short parts
 _TICK = 0.25  # seconds
-_BURST_MINUTES = 10  # the rounds and sums of that many minutes may come at once
+_BURST_MINUTES = 10  # rounds and sums of this many minutes may arrive at once
 _KEPT_MODELS = 8  # in memory, for members that ask at the same time
 
 
@@ -64,13 +64,13 @@ class KeyService:
         self._answers = ModelAnswers(policy.answer_megabytes * 1_000_000)
         self._fetches = Thinned(per_minute=policy.lines_per_minute)
         self._keys: dict[str, VaultKey] = {}
-        for name in self._runs.ended:  # a crash may have kept the key of an ended run
+        for name in self._runs.ended:  # after a crash, the key of an ended run may still be there
             destroy_key(vault, folder.key(name))
 
     # Requests of admins, and of aggregators that register runs of their own.
 
     def register_run(self, run: Run, who: Identity) -> dict[str, Any]:
-        """Register a run and make its key pair; the same again changes nothing."""
+        """Register a run and generate its key pair; repeating this changes nothing."""
         check_run(run, who, self.policy)
         with self._registering:
             known = self._runs.find(run.run)
@@ -84,7 +84,7 @@ class KeyService:
         return self.run(run.run, who)
 
     def end_run(self, name: str, who: Identity) -> None:
-        """Destroy a run's secret key; the same again changes nothing."""
+        """Destroy a run's secret key; repeating this changes nothing."""
         self._runs.get(name)
         self._runs.end(name, who)
         destroy_key(self._vault, self._folder.key(name))
@@ -92,7 +92,7 @@ class KeyService:
     # Requests of all roles.
 
     def run(self, name: str, who: Identity) -> dict[str, Any]:
-        """What is public about a run; also a client's own number, and for the aggregator all names and samples."""
+        """The public facts of a run; for a client also its number, for the aggregator all names and samples."""
         run = self._authorised(name, who)
         client = names = samples = None
         if who.role == "client":
@@ -114,7 +114,7 @@ class KeyService:
     # Requests of aggregators.
 
     def register_round(self, data: bytes, place: RoundAddress, who: Identity) -> None:
-        """Register a round with its members and their weights; the same again changes nothing."""
+        """Register a round with its members and their weights; repeating this changes nothing."""
         run = self._authorised(place.run, who)
         self._limit_registrations(who)
         round_ = read_round(data)
@@ -122,7 +122,7 @@ class KeyService:
             raise refused("rejected", "the message describes another round than its address")
         check_round(round_, run, self._runs.samples(place.run), self._rules(run))
         lock = self._lock(place)
-        if not lock.acquire(blocking=False):  # a new attempt erases seeds that a release reads; no thread waits
+        if not lock.acquire(blocking=False):  # a new attempt erases seeds that a release needs
             raise refused("busy", "a sum of this cluster is being decrypted")
         try:
             self._rounds.add(round_, who)
@@ -142,7 +142,7 @@ class KeyService:
 
     @contextlib.contextmanager
     def waiting(self, who: Identity) -> Iterator[None]:
-        """Hold one of few places from before the body of a sum is read, so that few bodies are in memory at once."""
+        """Hold one of few places while the body of a sum is read and decrypted, so that few are in memory at once."""
         with self._waiting.held(who.name):
             self.metrics.count("releases_waiting")
             try:
@@ -151,7 +151,7 @@ class KeyService:
                 self.metrics.count("releases_waiting", -1)
 
     def release(self, data: bytes, place: RoundAddress, who: Identity) -> bytes:
-        """Decrypt and verify a sum, once; the same sum again gets the same answer, and nothing is decrypted."""
+        """Decrypt and verify a sum once; if it is sent again, the answer is repeated without decryption."""
         run, round_ = self._authorised(place.run, who), self._rounds.get(place)
         self._limit_registrations(who)
         aggregate = Aggregate.from_bytes(data, round_)
@@ -185,12 +185,12 @@ class KeyService:
         self._runs.join(name, client, who, most=self.policy.max_members)
 
     def keep_samples(self, name: str, samples: int, who: Identity) -> None:
-        """Keep how many samples a client has, which its weight follows from; its first report counts."""
+        """Keep a client's number of samples, from which its weight follows; only its first report counts."""
         run = self._runs.get(name)
         self._runs.keep_samples(name, self._number(run, who), samples, who)
 
     def rotate_sketch(self, name: str, data: bytes, who: Identity) -> bytes:
-        """A client's first sketch, rotated, whatever it sends later: more sketches would reveal the rotation."""
+        """A client's first sketch, rotated; later ones are ignored, as more sketches would reveal the rotation."""
         run = self._runs.get(name)
         client = self._number(run, who)
         if name in self._runs.ended:
@@ -201,10 +201,7 @@ class KeyService:
     def task(self, place: RoundAddress, who: Identity, *, start: str | None = None) -> bytes:
         """A round as it was registered, and its members' common secrets: the seed of tags, and the importance order.
 
-        Args:
-            place: the address of the round.
-            who: the client.
-            start: the hash of the model that the client received, in a run that an app registered.
+        In a run that an app registered, `start` is the hash of the model that the client received.
         """
         run, round_, client = self._own(place, who)
         if run.release_to_aggregator:
@@ -226,7 +223,7 @@ class KeyService:
         return self._runs.get(place.run).blocks // 8 + _HEADER_BYTES
 
     def take_tag(self, data: bytes, place: RoundAddress, who: Identity) -> None:
-        """Keep a client's tag; the same again changes nothing."""
+        """Keep a client's tag; repeating this changes nothing."""
         run, round_, client = self._own(place, who)
         try:
             self._server(run, who).take_tag(data, round_, sender=client)
@@ -242,11 +239,11 @@ class KeyService:
             self.metrics.count("tags")
 
     def model(self, place: RoundAddress, who: Identity, sending: contextlib.ExitStack) -> bytes:
-        """The released model of a member's own cluster; it is counted as in memory until `sending` is closed."""
+        """The released model of a member's own cluster; it counts as in memory until `sending` is closed."""
         run = self._starter(place, who)
         size = run.size * get_profile(run.profile).slot_bits // 8 + _HEADER_BYTES
         sending.enter_context(self._answers.held(place, size, str(who)))
-        with self._reading_model:  # one at a time: members that ask at once share one copy
+        with self._reading_model:  # one at a time, so that simultaneous requests share one copy
             result = self._models.get(place)
             if result is None:
                 result = self._ledger(who).result(place) if place.purpose == "model" else None
@@ -268,7 +265,7 @@ class KeyService:
         return self._releasing.setdefault((place.run, cluster, place.purpose), threading.Lock())
 
     def _limit_registrations(self, who: Identity) -> None:
-        """Limit rounds and sums per aggregator: each writes lines, and each sum keeps others waiting."""
+        """Limit rounds and sums per aggregator, as each writes log lines and sums delay each other."""
         if not self._registrations.take(who.name):
             reason = f"{who.name} registers and submits more than {self.policy.rounds_per_minute} times a minute"
             raise refused("rate-limited", reason)
@@ -276,13 +273,13 @@ class KeyService:
     def _decrypt(
         self, data: bytes, contributors: tuple[int, ...], round_: Round, run: Run, who: Identity
     ) -> Acknowledgement:
-        """Decrypt a claimed sum; one that is refused gives up its claim."""
+        """Decrypt a claimed sum; the claim of a refused one is given up."""
         place, server = address_of(round_), self._server(run, who)
         try:
             server.check_contributors(contributors, round_)
             if not self._decryptions.take("all"):
                 raise refused("rate-limited", f"more than {self.policy.decryptions_per_minute} decryptions per minute")
-        except (Rejected, Refused):  # before decryption: no failure is counted, and no time revealed
+        except (Rejected, Refused):  # before decryption: this is not counted as a failure
             self._claims.give_up(place, failed=False)
             raise
         start = time.perf_counter()
@@ -299,14 +296,14 @@ class KeyService:
         return Acknowledgement(released.contributors, released.weight)
 
     def _make_order(self, round_: Round, run: Run, who: Identity) -> None:
-        """Make an order from the released sensitivities; also if a crash came between release and ordering."""
+        """Make an order from the released sensitivities, also after a crash between release and ordering."""
         result = self._ledger(who).result(address_of(round_))
         if result is not None:
             server = self._server(run, who, number=round_.number)
             server.set_order(round_, read_released(result, round_), first=run.flags())
 
     def _authorised(self, name: str, who: Identity) -> Run:
-        """The run of that name, if `who` is no aggregator or one that the run was registered with."""
+        """The run of that name; refused to aggregators that it was not registered with."""
         run = self._runs.get(name)
         if who.role == "aggregator" and who.name not in run.aggregators:
             raise refused("not-the-aggregator", f"{who.name} is not the aggregator of run {name}")
@@ -331,10 +328,9 @@ class KeyService:
         return client
 
     def _starter(self, place: RoundAddress, who: Identity) -> Run:
-        """The run of a round whose model the client may have: of a round of its own, or of the one before its present.
+        """The run of a round whose model the client may receive: its own round, or the one before its present round.
 
-        Where only some members of a cluster take part in a round, others start the next one from its model. Models of
-        earlier rounds are for their members.
+        If only some members of a cluster take part in a round, others may start the next one from its model.
         """
         run, round_ = self._runs.get(place.run), self._rounds.get(place)
         if run.release_to_aggregator:
@@ -365,7 +361,7 @@ class KeyService:
         return self._keys[name]
 
     def _note_fetch(self, what: str, who: Identity, place: RoundAddress) -> None:
-        """Note what was sent to whom: the first time always, after that a limited number of lines per minute."""
+        """Log what was sent to whom: always the first time, then with a limit of lines per minute."""
         skipped = self._fetches.passes_first(str(who), f"{what} {who} {place}")
         if skipped is not None:
             more = {"and_more_before": skipped} if skipped else {}
@@ -373,6 +369,6 @@ class KeyService:
 
 
 def _wait_for_tick(start: float) -> None:
-    """Wait until 1, 2, 4, 8 … ticks after `start`: the time of a failure would reveal what a sum decrypts to."""
+    """Wait until 1, 2, 4, 8 … ticks after `start`, as the time of a failure could reveal something about the sum."""
     elapsed = time.perf_counter() - start
     time.sleep(_TICK * 2 ** max(0, math.ceil(math.log2(elapsed / _TICK))) - elapsed)

@@ -46,12 +46,12 @@ class StorageCipher:
         self._cipher = AESGCM(hmac.digest(root, b"database", "sha256"))
 
     def encrypt(self, data: bytes, *place: str | int) -> bytes:
-        """A ciphertext that decrypts only at the same place."""
+        """A ciphertext that can be decrypted with the same `place` only."""
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, data, _label(place))
 
     def decrypt(self, data: bytes, *place: str | int) -> bytes:
-        """The plaintext, or an error if the ciphertext is not of this place."""
+        """The plaintext; raises if the ciphertext was made for another place."""
         try:
             return self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _label(place))
         except (InvalidTag, ValueError):

@@ -1,6 +1,6 @@
 """The service's state: a SQLite database and the audit log, written together by one thread.
 
-Requests that arrive at the same time are committed together: two flushes to disk, not two for each. A caller is
+Requests that arrive at the same time are committed together, with two flushes to disk for all of them. Callers are
 answered after both.
 """
 
@@ -72,10 +72,10 @@ _Job = tuple[Callable[[Transaction], Any], Future[Any]]
 
 
 class Store:
-    """Runs pieces of work one after another, each whole or not at all."""
+    """Executes functions of a transaction one after another, each atomically."""
 
     def __init__(self, database: Path, log: Path) -> None:
-        """Open both files, and finish what a crash interrupted."""
+        """Open both files, and complete writes that a crash interrupted."""
         self._connection = connect(database)
         try:
             self._head = _recover(self._connection, log)
@@ -93,7 +93,7 @@ class Store:
 
     @property
     def broken(self) -> bool:
-        """Whether a write has failed: then nothing is granted any more."""
+        """Whether a write has failed; then all requests are refused."""
         return self._broken
 
     @property
@@ -102,7 +102,7 @@ class Store:
         return self._head
 
     def run(self, work: Callable[[Transaction], T]) -> T:
-        """Do a piece of work and wait until it is on disk; an exception undoes it and is raised here."""
+        """Execute `work` and wait until its changes are on disk; an exception undoes them and is raised here."""
         future: Future[T] = Future()
         with self._entering:
             if self._closed:
@@ -123,7 +123,7 @@ class Store:
         self.run(lambda transaction: transaction.note(event, who, at, **facts))
 
     def close(self) -> None:
-        """Finish the work that waits, and close the files."""
+        """Finish the waiting jobs, and close the files."""
         with self._entering:
             self._closed = True
             self._queue.put(None)
@@ -153,10 +153,10 @@ class Store:
                 self._waits = True
                 _again(lambda: self._file.append(lines))
             _again(self._tidy)
-        except Exception as cause:  # of any kind: callers must not wait for ever
+        except Exception as cause:  # of any kind, as callers wait for an answer
             if not self._broken:
                 _log.error("the state cannot be written (%s): the service ends", type(cause).__name__)
-            self._broken = True  # file and database may differ now: only a restart, which repairs, may write again
+            self._broken = True  # file and database may differ now: a restart repairs them
             outcomes = [(None, refused("storage", "the service cannot write its state"))] * len(jobs)
         for (_, future), (result, error) in zip(jobs, outcomes, strict=True):
             if error is None:
@@ -165,7 +165,7 @@ class Store:
                 future.set_exception(error)
 
     def _change(self, works: list[Callable[[Transaction], Any]]) -> tuple[list[_Outcome], list[str]]:
-        """Change the database; returns each work's outcome and the audit lines. All is on disk, or nothing."""
+        """Change the database atomically; returns the outcome of each function, and the audit lines."""
         head, lines, outcomes, erases = self._head, list[tuple[int, str]](), list[_Outcome](), False
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -189,7 +189,7 @@ class Store:
         return outcomes, [line for _, line in lines]
 
     def _attempt(self, work: Callable[[Transaction], Any]) -> tuple[_Outcome, Transaction]:
-        """Do one work; if it fails, its changes and its audit lines are undone."""
+        """Execute one function; if it fails, its changes and audit lines are undone."""
         transaction = Transaction(self._connection)
         self._connection.execute("SAVEPOINT job")
         try:
@@ -214,7 +214,7 @@ class Store:
 
 
 def _again(write: Callable[[], T]) -> T:
-    """Try a write again if it fails for lack of something that may come back."""
+    """Repeat a write that fails for lack of a resource that may become free."""
     for attempt in range(_TRIES - 1):
         try:
             return write()
@@ -259,7 +259,7 @@ def waiting_lines(connection: sqlite3.Connection) -> list[tuple[int, str]]:
 
 
 def _recover(connection: sqlite3.Connection, log: Path) -> Head:
-    """Append the lines that a crash kept from the file, and check the whole file; returns its head."""
+    """Append the lines that the file lacks after a crash, and check the whole file; returns its head."""
     try:
         audit.repair(log, waiting_lines(connection))
     except OSError as error:
@@ -277,7 +277,7 @@ def _recover(connection: sqlite3.Connection, log: Path) -> Head:
 
 
 def _forget_waiting(connection: sqlite3.Connection) -> None:
-    """Delete lines that are in the file. It is not flushed: if a crash undoes it, they only wait once more."""
+    """Delete lines that are in the file, without a flush: if a crash undoes this, they are deleted later."""
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("DELETE FROM audit_waiting")
     connection.execute("PRAGMA synchronous = FULL")

@@ -1,7 +1,7 @@
 """Mutual TLS under uvicorn: passes the peer's certificate to the application, and reports failed handshakes.
 
-Certificates are optional for the handshake and required by the application: a peer without one gets an answer that says
-so, and a peer with one of another authority is refused by TLS itself.
+Certificates are optional for the handshake and required by the application, so that a peer without one gets an answer
+with the reason. TLS itself refuses a certificate of another authority.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CertifiedProtocol(H11Protocol):
         self._header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Read the certificate, and close the connection if there is no place for its holder."""
+        """Read the certificate, and close the connection if its holder has no place."""
         super().connection_made(transport)
         peer = transport.get_extra_info("ssl_object")
         certificate = None if peer is None else peer.getpeercert(binary_form=True)
@@ -52,7 +52,7 @@ class CertifiedProtocol(H11Protocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes on; the time for a header runs from its first byte."""
+        """Pass bytes on; the time limit of a header starts with its first byte."""
         before = self.cycle
         super().data_received(data)
         if self.cycle is not before:
@@ -91,17 +91,13 @@ def _holder(certificate: bytes | None) -> str | None:
 def server_context(
     certificate: Path, key: Path, authority: Path, *, on_failure: Callable[[str], None]
 ) -> ssl.SSLContext:
-    """TLS 1.3 that verifies client certificates against `authority` and reports why a handshake failed.
+    """TLS 1.3 with the server's certificate and key, which verifies client certificates against `authority`.
 
-    Args:
-        certificate: the server's own.
-        key: its key.
-        authority: issues the certificates of clients.
-        on_failure: called with the reason, in the event loop's thread.
+    `on_failure` is called with the reason of a failed handshake, in the event loop's thread.
     """
 
     class Watched(ssl.SSLObject):
-        """Reports failures that asyncio does not: to us, and to the peer by TLS's own alert."""
+        """Reports failures that asyncio does not report: to the service, and to the peer by a TLS alert."""
 
         _failure: ssl.SSLError | None = None
 
@@ -115,7 +111,7 @@ def server_context(
             except ssl.SSLError as error:
                 self._failure = error
                 on_failure(str(getattr(error, "verify_message", None) or error.reason))
-                # asyncio would close without sending the alert. If it must wait, it sends it, and then asks once more.
+                # asyncio would close without sending the alert; if it must wait, it sends it and then tries again.
                 raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "the alert must be sent first") from None
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

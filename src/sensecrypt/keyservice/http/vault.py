@@ -1,8 +1,8 @@
 """The process that holds the secret keys: it generates keys and decrypts.
 
-It has no network and no database: it talks to the service that started it over a socket pair and ends with it. So no
-secret key is ever in the memory of the process that parses requests, decryption delays no answer, and workers can be
-forked safely, because this process has one thread.
+It has no network and no database. The service starts it and sends requests over a socket pair; both end together.
+So secret keys are never in the memory of the process that parses requests, decryption does not delay other answers, and
+workers can be forked safely, because this process has one thread.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Vault:
         self._keys: dict[str, StorableSecretKey] = {}
 
     def answer(self, request: bytes) -> bytes:
-        """The answer to a request; an error is an answer as well."""
+        """The answer to a request, or the answer that reports an error."""
         try:
             fields, arrays = parse_any(request, "request")
             if fields["do"] == "generate":
@@ -54,7 +54,7 @@ class Vault:
         except InvalidInput as error:
             parts = {"argument": error.argument, "problem": error.problem, "fix": error.fix}
             return serialize("failed", {"error": type(error).__name__, **parts}, {})
-        except Exception as error:  # never its text, which might contain a secret
+        except Exception as error:  # without its text, which might contain a secret
             kind = type(error).__name__ if isinstance(error, SenseCryptError) else "internal"
             return serialize("failed", {"error": kind, "argument": "", "problem": "", "fix": ""}, {})
 
@@ -74,7 +74,7 @@ def serve(connection: Connection) -> None:
 
 
 def main(handle: int) -> None:
-    """Run the process: it ends when the service does, even in the middle of a decryption."""
+    """Run the process. It ends when the service ends, even during a decryption."""
     forbid_core_dumps()  # again: a new program may leave core files
     parent = os.getppid()
 

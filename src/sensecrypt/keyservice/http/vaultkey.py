@@ -1,4 +1,4 @@
-"""The service's side of the vault: starts the process, sends requests, and has a key that decrypts there."""
+"""The service's side of the vault: starts the process, sends requests, and has a key type that decrypts there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class VaultProcess:
             self._start()
 
     def ask(self, fields: Mapping[str, str | int], tensors: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-        """The tensors of the answer; an error there is raised here."""
+        """The tensors of the answer; an error of the vault is raised here."""
         request = serialize("request", fields, tensors)
         with self._lock:
             if self._process is None or self._process.poll() is not None:
@@ -111,7 +111,7 @@ def generate_key(vault: VaultProcess, path: Path, profile: str) -> StorablePubli
 
 
 def destroy_key(vault: VaultProcess, path: Path) -> None:
-    """Remove the secret part from the file and from the vault's memory; the old file's bytes are overwritten in place.
+    """Remove the secret part from the file and the vault's memory, and overwrite the old file's bytes in place.
 
     A copy-on-write file system, a solid-state disk or a backup may still keep them, encrypted.
     """

@@ -1,1 +1,1 @@
-"""What an attacker learns. An attack is a function of an `Observation` and never of the truth; scoring is separate."""
+"""Attacks on what clients send. An attack is a function of an `Observation`; only scoring knows the truth."""

@@ -1,4 +1,4 @@
-"""What single labelled samples do to every parameter: mean and variance of their gradients, how often they are 0."""
+"""Statistics of the gradients of single labelled samples, per class: mean, variance, and how often they are 0."""
 
 from __future__ import annotations
 
@@ -13,28 +13,21 @@ from sensecrypt.errors import NotApplicable
 from sensecrypt.lab.attacks.ilrg import FloatMatrix
 from sensecrypt.lab.attacks.observation import Observation
 
-LARGEST = 1_000_000  # parameters: every public sample has a gradient of that many numbers
+LARGEST = 1_000_000  # parameters: memory holds one gradient per public sample
 
 
 @dataclass(frozen=True, eq=False)
 class ClassStatistics:
-    """Of the public samples of each class, classes × parameters.
+    """Statistics of the public samples: one row per class, one column per parameter."""
 
-    Attributes:
-        mean: of their gradients.
-        variance: of their gradients, within the class.
-        zeros: how many of them leave a parameter exactly where it was.
-        samples: how many there are of each class.
-    """
-
-    mean: FloatMatrix
-    variance: FloatMatrix
-    zeros: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
-    samples: IntVector
+    mean: FloatMatrix  # of their gradients
+    variance: FloatMatrix  # of their gradients, within the class
+    zeros: np.ndarray[tuple[int, ...], np.dtype[np.int64]]  # how many have a gradient of exactly 0
+    samples: IntVector  # their number per class
 
 
 def class_statistics(observation: Observation) -> ClassStatistics:
-    """At the model that the server sent, in evaluation mode: samples do not influence each other."""
+    """The statistics at the model that the server sent, in evaluation mode: samples do not affect each other."""
     if observation.public is None:
         raise NotApplicable("observation", "has no public data", "give the adversary labelled samples of every class")
     if observation.before.size > LARGEST:

@@ -1,6 +1,6 @@
-"""Clients of one round of federated learning whose data is known: one model that all start from, each its own samples.
+"""Clients of one round whose data is known: they start from one model, and each has its own samples.
 
-Where `synthetic_client` draws a client with a model of its own, these share one, as in a run.
+`synthetic_client` draws a client with a model of its own instead.
 """
 
 from __future__ import annotations
@@ -13,19 +13,13 @@ import torch
 from torch import nn
 
 from sensecrypt import checks
-from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.checks import IntVector
 from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.attacks.observation import Observation, Samples
-from sensecrypt.lab.attacks.synthetic import Images, SyntheticClient
+from sensecrypt.lab.attacks.synthetic import SyntheticClient, client_with
 from sensecrypt.models import get_vector, mean_gradient, set_vector
 
 Model = npt.NDArray[np.float32]
-
-
-def samples_at(images: Images, labels: IntVector, places: IntVector) -> Samples:
-    """Samples of a data set as networks take them: pixels in 0 … 1."""
-    return torch.from_numpy(images[places]).to(torch.float32).div_(255), torch.from_numpy(labels[places])
 
 
 def client_of_round(
@@ -37,20 +31,14 @@ def client_of_round(
     learning_rate: float,
     public: Samples | None = None,
 ) -> SyntheticClient:
-    """A client after one step on all of its batch: what it uploads gives the batch's mean gradient.
+    """A client after one step on its whole batch `data`, so that its upload gives the batch's mean gradient.
 
-    Args:
-        build: makes the network.
-        before: the model that the round starts from.
-        data: the batch.
-        classes: how many there are.
-        learning_rate: of the step.
-        public: labelled samples that the adversary has; none of them should be a client's.
+    The round starts from `before`, in the network that `build` makes. `public` are labelled samples of the adversary,
+    none of them a client's.
     """
     network = build().eval()
     set_vector(network, before)
     gradient = mean_gradient(network, *data).astype(np.float64)
-    channels, height, width = data[0].shape[1:]
     seen = Observation(
         build=build,
         before=before,
@@ -58,20 +46,11 @@ def client_of_round(
         samples=len(data[1]),
         classes=classes,
         public=public,
-        image_shape=(int(channels), int(height), int(width)),
+        image_shape=tuple(data[0].shape[1:]),
     )
-    return SyntheticClient(
-        observation=seen,
-        counts=np.bincount(data[1].numpy(), minlength=classes).astype(np.int64),
-        inputs=data[0],
-        labels=data[1],
-        gradient=gradient,
-        at_before=gradient,
-        sensitivity=sensitivity(before.astype(np.float64), gradient).astype(np.float64),
-        last_upload=np.zeros_like(gradient),
-        weights=(before - learning_rate * gradient).astype(np.float32),
-        scale=learning_rate,
-    )
+    weights = (before - learning_rate * gradient).astype(np.float32)
+    nothing = np.zeros_like(gradient)
+    return client_with(seen, data, weights, at_before=gradient, last_upload=nothing, scale=learning_rate)
 
 
 def after_local_steps(
@@ -86,14 +65,7 @@ def after_local_steps(
 ) -> Model:
     """A client's model after gradient steps on batches of its data, in shuffled passes over it.
 
-    Args:
-        network: to compute with; its weights are overwritten.
-        before: where to start.
-        data: the client's samples.
-        steps: how many.
-        batch: samples per step.
-        learning_rate: of the steps.
-        rng: shuffles.
+    `network` only computes: its weights are overwritten, with those of `before` first.
     """
     checks.whole("steps", steps, low=1)
     set_vector(network, before)
@@ -119,25 +91,17 @@ def mean_model(models: Sequence[Model], samples: Sequence[int]) -> Model:
 
 
 def own_classes(client: int, k: int, classes: int) -> list[int]:
-    """The k classes from number client · k on, cyclically: as `data.classes_per_client` gives them."""
+    """The client's k classes, as `data.classes_per_client` assigns them: from client · k on, cyclically."""
     return [(client * k + place) % classes for place in range(k)]
 
 
 def batches_of_few_classes(
     labels: IntVector, clients: int, k: int, *, classes: int, samples: int, rng: np.random.Generator
 ) -> list[IntVector]:
-    """Positions of each client's samples: one of every class not its own, the rest equally many of its k classes.
+    """Positions of each client's samples: equally many of each of its k classes, and one of every other class.
 
-    With all classes its own, a client has equally many of each. A class that runs out gives its holders what it has,
-    shared evenly. Clients never share a sample.
-
-    Args:
-        labels: of the data set.
-        clients: how many.
-        k: classes per client.
-        classes: how many there are.
-        samples: K of each client.
-        rng: deals the samples out.
+    Each client has `samples`. Holders of a class share it evenly if it has too few samples. No two clients have a
+    sample in common.
     """
     checks.whole("k", k, low=1, high=classes)
     many = (checks.whole("samples", samples, low=classes) - (classes - k)) // k

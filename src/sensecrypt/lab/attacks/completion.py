@@ -1,9 +1,9 @@
-"""Hidden entries of a classifier's gradient, from the entries that are plain.
+"""Estimates the hidden entries of a classifier's gradient from its plain entries.
 
 The matrix [g_W | g_b], classes × (inputs + 1), is the batch mean of (p − y)·[x, 1]ᵀ. Two facts hold for it whatever the
-data: each column sums to 0 over the classes, as p and y both sum to 1; and it is near rank 1 in a network that was not
-trained much, where all samples have about the same x. So an encrypted entry is no secret while enough of its row and
-column are plain; zero-filling throws that away.
+data: each column sums to 0 over the classes, as p and y both sum to 1; and in a network that has trained little, all
+samples have about the same x, so the matrix is nearly of rank 1. An encrypted entry therefore follows from the plain
+entries of its row and column. Zero-filling does not use this.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BoolMatrix = npt.NDArray[np.bool_]
 def complete(matrix: FloatMatrix) -> FloatMatrix:
     """Fill the NaN entries by u·vᵀ with Σu = 0, fitted to the plain ones by alternating least squares.
 
-    Column sums of 0 are then met exactly, so that a column with one hidden entry comes out exact whatever the rank.
-    What nothing determines (a hidden column, two hidden rows) stays small rather than invented.
+    Then the hidden entries are corrected so that columns sum to 0: a column with one hidden entry becomes exact at any
+    rank. Entries that nothing determines (a hidden column, two hidden rows) stay small.
     """
     hidden = np.isnan(matrix)
     plain = np.where(hidden, 0.0, matrix)
@@ -44,7 +44,7 @@ def complete(matrix: FloatMatrix) -> FloatMatrix:
 
 
 def _balanced(products: FloatVector, weights: FloatVector) -> FloatVector:
-    """The weighted least-squares u among those that sum to 0; rows without a plain entry take what the others leave."""
+    """The weighted least-squares u with sum 0; rows without a plain entry take the remainder of the others."""
     floored = weights + _RIDGE * weights.max()
     free = products / floored
     return np.asarray(free - (free.sum() / (1 / floored).sum()) / floored, dtype=np.float64)
@@ -55,23 +55,19 @@ def _divided(products: FloatVector, weights: FloatVector) -> FloatVector:
 
 
 def _meet_sums(matrix: FloatMatrix, hidden: BoolMatrix) -> FloatMatrix:
-    """Spread what is missing to a column sum of 0 evenly over the column's hidden entries: the nearest such matrix."""
+    """The nearest matrix with column sums of 0: hidden entries of a column share its remainder evenly."""
     free = hidden.sum(axis=0)
     correction = np.where(free > 0, -matrix.sum(axis=0) / np.maximum(free, 1), 0.0)
     return matrix + hidden * correction
 
 
 def complete_head(matrix: FloatMatrix, weight: FloatMatrix, bias: FloatVector, samples: int) -> FloatMatrix:
-    """`complete`, and a bias column that is hidden altogether, as top-Γ masks leave it, from what counts must be.
+    """`complete`; a bias column that is hidden entirely, as by top-Γ masks, is found from the counts it implies.
 
-    Rank 1 says that column is s·u, u being known, and that the mean embedding is v/s. Of all scales s that one is taken
-    that makes counts whole and not negative: classes without samples have g_b[c] = p[c], which pins it.
+    With rank 1 that column is s·u with known u, and the mean embedding is v/s. The scale s is chosen so that counts are
+    nearest to whole numbers that are not negative: classes without samples have g_b[c] = p[c], which determines it.
 
-    Args:
-        matrix: [g_W | g_b] with NaN where it is hidden.
-        weight: W of the layer, at which the gradient was taken.
-        bias: b of the layer.
-        samples: K.
+    `matrix` is [g_W | g_b] with NaN where it is hidden, at the layer's W and b, for K `samples`.
     """
     filled = complete(matrix)
     if not np.isnan(matrix[:, -1]).all() or not filled[:, :-1].any():
@@ -90,7 +86,7 @@ def complete_head(matrix: FloatMatrix, weight: FloatMatrix, bias: FloatVector, s
 
 
 def _scales(u: FloatVector, logits: FloatVector, bias: FloatVector) -> FloatVector:
-    """From where counts would be negative downwards; p[c] hangs on the scale itself, so that one starts too high."""
+    """The scales to try: those at which counts are not negative, or nearly so. p[c] depends on the scale."""
     scales = np.geomspace(1e-2, 1e1, _SCALES)
     predictions = softmax(logits / scales[:, None] + bias, axis=1)
     possible = (predictions - scales[:, None] * u).min(axis=1) > -0.05

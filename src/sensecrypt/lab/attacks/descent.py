@@ -10,13 +10,13 @@ import torch
 Variables = list[torch.Tensor]
 Loss = Callable[..., torch.Tensor]  # of as many tensors as there are variables
 
-SOLVED = 1e-12  # stop at relative squared errors below this: pixels are right far beyond what 8 bits can tell
-FAILED = 1e-3  # and above this, the start was a bad one
-PATIENCE, GAIN = 10, 0.01  # give up once so many steps have gained less than this share
+SOLVED = 1e-12  # stop below this relative squared error: pixels are then right to more than 8 bits
+FAILED = 1e-3  # above this error, try another start
+PATIENCE, GAIN = 10, 0.01  # stop when the last PATIENCE steps gained less than this share
 
 
 def best_descent(loss: Loss, start: Callable[[], Variables], *, steps: int, restarts: int) -> tuple[Variables, float]:
-    """Descend from one start, and from up to `restarts` others while the loss stays above `FAILED`; the best end."""
+    """The best result of descents from one start, and from up to `restarts` others while the loss is above `FAILED`."""
     best, best_value = start(), math.inf
     for attempt in range(restarts + 1):
         found, value = descend(loss, best if attempt == 0 else start(), steps=steps)
@@ -28,11 +28,11 @@ def best_descent(loss: Loss, start: Callable[[], Variables], *, steps: int, rest
 
 
 def descend(loss: Loss, start: Variables, *, steps: int) -> tuple[Variables, float]:
-    """L-BFGS with step size 1: the best point on its way and the loss there, infinite if no point had a finite one.
+    """L-BFGS with step size 1: the best point and its loss, which is infinite if no point had a finite one.
 
-    DLG's own search takes each step whole: of eight starts on four MNIST images with 3.1 % hidden, two arrived. With
-    the strong Wolfe conditions all eight did, so that what an experiment measures is the protection rather than the
-    luck of the optimiser. A step is up to 20 iterations, as in DLG.
+    DLG has no line search: of eight starts on four MNIST images with 3.1 % hidden, two converged. With the strong Wolfe
+    conditions all eight did, so experiments measure the protection, not the optimiser. A step is up to 20 iterations,
+    as in DLG.
     """
     variables = [part.detach().clone().requires_grad_() for part in start]
     search = torch.optim.LBFGS(
@@ -60,15 +60,15 @@ def descend(loss: Loss, start: Variables, *, steps: int) -> tuple[Variables, flo
 
 
 def _step(search: torch.optim.LBFGS, closure: Callable[[], float]) -> float:
-    """One step; the loss where it began."""
+    """Do one step; returns the loss before it."""
     return float(search.step(closure))  # type: ignore[no-untyped-call]  # PyTorch leaves it untyped
 
 
 def sign_descent(loss: Loss, start: torch.Tensor, *, steps: int) -> torch.Tensor:
     """Adam on the sign of the gradient inside the box [0, 1], by Geiping et al.
 
-    The step size is 0.1, and a tenth of the one before after 3/8, 5/8 and 7/8 of the steps. The sign makes all pixels
-    move alike, however little the loss depends on one; the box is what everybody knows about images.
+    The step size is 0.1, divided by ten after 3/8, 5/8 and 7/8 of the steps. By the sign, all pixels move equally far,
+    however little the loss depends on one of them.
     """
     image = start.detach().clone().clamp_(0, 1).requires_grad_()
     search = torch.optim.Adam([image], lr=0.1)

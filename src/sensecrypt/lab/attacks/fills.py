@@ -1,4 +1,4 @@
-"""Adversaries that fill the hidden part of the last layer's gradient in and run iLRG; and the one that sees nothing."""
+"""Adversaries that estimate the hidden part of the last layer's gradient and run iLRG; `prior` sees nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import numpy as np
 from sensecrypt.errors import NotApplicable
 from sensecrypt.lab.attacks.completion import complete_head
 from sensecrypt.lab.attacks.ilrg import ilrg
-from sensecrypt.lab.attacks.observation import FloatVector, Head, Observation, find_head
+from sensecrypt.lab.attacks.observation import FloatVector, Observation
+from sensecrypt.models import Head, find_head
 
 
 def prior(observation: Observation) -> FloatVector:
@@ -15,28 +16,18 @@ def prior(observation: Observation) -> FloatVector:
     return np.full(observation.classes, observation.samples / observation.classes)
 
 
-def zero_fill(observation: Observation) -> FloatVector:
-    """What the paper evaluates: iLRG as if hidden gradients were 0.
+def zero_fill(observation: Observation, *, keep_direction: bool = False) -> FloatVector:
+    """The paper's attacker: iLRG with hidden gradients set to 0.
 
     With all of the head hidden this is K times what the head predicts from its bias alone, near the prior.
     """
     if not observation.visible.any():
         return prior(observation)
-    return ilrg_on(observation, observation.zero_filled)
-
-
-def zero_fill_direction(observation: Observation) -> FloatVector:
-    """Zero-fill, with embeddings that are too large capped as a whole.
-
-    It differs from `zero_fill` only where an entry of the bias gradient is hidden while parts of its row are in sight.
-    """
-    if not observation.visible.any():
-        return prior(observation)
-    return ilrg_on(observation, observation.zero_filled, keep_direction=True)
+    return ilrg_on(observation, observation.zero_filled, keep_direction=keep_direction)
 
 
 def stale_fill(observation: Observation) -> FloatVector:
-    """Run iLRG with the last exposed value of hidden coordinates (MaskCrypt, Hu and Li 2024), 0 if none ever was."""
+    """Run iLRG with the last exposed value of each hidden coordinate (MaskCrypt, Hu and Li 2024), or 0 without one."""
     if observation.stale is None:
         raise NotApplicable("observation", "has no stale values", "observe the client in an earlier round, too")
     filled = np.where(observation.visible, observation.gradient, observation.stale)
@@ -46,7 +37,7 @@ def stale_fill(observation: Observation) -> FloatVector:
 
 
 def completion(observation: Observation) -> FloatVector:
-    """Run iLRG on the head's gradient, hidden entries completed."""
+    """Run iLRG on the head's gradient with its hidden entries completed."""
     head, before = biased_head(observation), observation.before.astype(np.float64)
     places = np.column_stack([head.weight, head.bias])
     matrix = observation.gradient[places]
@@ -58,7 +49,7 @@ def completion(observation: Observation) -> FloatVector:
 
 
 def ilrg_on(observation: Observation, gradient: FloatVector, *, keep_direction: bool = False) -> FloatVector:
-    """Run iLRG of a whole model's gradient, nothing of it hidden."""
+    """Run iLRG on the gradient of a whole model."""
     head, before = biased_head(observation), observation.before.astype(np.float64)
     return ilrg(
         gradient[head.weight],
@@ -71,7 +62,7 @@ def ilrg_on(observation: Observation, gradient: FloatVector, *, keep_direction: 
 
 
 def biased_head(observation: Observation) -> Head:
-    """The classifier, refused without a bias: its gradient is what the counts are read from."""
+    """The classifier, refused if it has no bias: the counts follow from the bias gradient."""
     head = find_head(observation.build(), observation.classes)
     if head.bias.size == 0:
         raise NotApplicable(

@@ -2,9 +2,9 @@
 
 With p_k the prediction and x_k the embedding of sample k, the batch-mean gradients of the layer are
 g_W[c] = mean (p_k[c] − 1[y_k = c])·x_k and g_b[c] = mean (p_k[c] − 1[y_k = c]). Their quotient is near the mean
-embedding of class c; feeding it to the layer tells what the model predicts for that class; and then g_b is linear in
-the counts. Exact when all samples of a class have one prediction, as nearly in a network that was not trained yet; a
-trained one defeats it.
+embedding of class c. The layer's output for it is about the prediction for that class, and with these predictions g_b
+is linear in the counts. The result is exact if all samples of a class have the same prediction. This nearly holds in an
+untrained network, and fails in a trained one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ FloatVector = npt.NDArray[np.float64]
 FloatMatrix = npt.NDArray[np.float64]
 IntVector = npt.NDArray[np.int64]
 
-_ZERO_BIAS = 1e-64  # what the published code divides by where g_b[c] is 0
-_LARGEST_EXPONENT = 10  # … and how many powers of ten it lets a component of a quotient have, up or down
+_ZERO_BIAS = 1e-64  # the published code divides by it where g_b[c] is 0
+_LARGEST_EXPONENT = 10  # and caps the decimal exponent of a component of a quotient at this, up and down
 
 
 def ilrg(
@@ -33,18 +33,16 @@ def ilrg(
     *,
     keep_direction: bool = False,
 ) -> FloatVector:
-    """How many samples of each class, before any rounding.
+    """The number of samples of each class, not rounded.
 
     Args:
         g_weight: g_W, classes × inputs: the batch-mean gradient.
-        g_bias: g_b, one number a class. A layer without bias has none and is refused: without it neither the
-            embeddings nor the equations for the counts can be formed.
+        g_bias: g_b, one number per class. A layer without bias is refused: embeddings and equations need g_b.
         weight: W of the layer.
         bias: b of the layer.
         samples: K.
-        keep_direction: how quotients that are too large are capped, as all are where g_b[c] is 0. False, as published:
-            each component by itself, its decimal exponent to 10, which keeps its sign and its leading digits but loses
-            which components were large. True: the row as a whole, which keeps its direction.
+        keep_direction: how too large quotients are capped, such as all where g_b[c] is 0. False, as published: the
+            decimal exponent of each component to 10, which changes the row's direction. True: the row as a whole.
     """
     g_w, w = np.asarray(g_weight, dtype=np.float64), np.asarray(weight, dtype=np.float64)
     if np.size(g_bias) == 0:
@@ -52,7 +50,7 @@ def ilrg(
     g_b, b = checks.finite_vector("g_bias", g_bias), checks.finite_vector("bias", bias)
     if g_w.ndim != 2 or g_w.shape != w.shape or g_b.shape != g_w.shape[:1] or b.shape != g_b.shape:
         problem = f"has shape {g_w.shape}, W {w.shape}, g_b {g_b.shape}, b {b.shape}"
-        raise InvalidInput("g_weight", problem, "pass one row and one bias a class")
+        raise InvalidInput("g_weight", problem, "pass one row and one bias per class")
     checks.whole("samples", samples, low=1)
     predictions = softmax(_embeddings(g_w, g_b, keep_direction=keep_direction) @ w.T + b, axis=1)
     classes = g_b.size
@@ -61,7 +59,7 @@ def ilrg(
 
 
 def _embeddings(g_w: FloatMatrix, g_b: FloatVector, *, keep_direction: bool) -> FloatMatrix:
-    """ê_c = g_W[c] / g_b[c], capped; where g_b[c] is 0, hugely scaled g_W[c], so that the softmax saturates."""
+    """ê_c = g_W[c] / g_b[c], capped; where g_b[c] is 0 it is very large, so that the softmax saturates."""
     divisor = np.where(g_b == 0, _ZERO_BIAS, g_b)[:, None]
     if keep_direction:
         largest = np.abs(g_w).max(axis=1, keepdims=True)
@@ -73,18 +71,18 @@ def _embeddings(g_w: FloatMatrix, g_b: FloatVector, *, keep_direction: bool) -> 
 
 
 def _decimal_exponents(values: FloatMatrix) -> FloatMatrix:
-    """Of each number in scientific notation; 0 has 0."""
+    """The exponent of each number in scientific notation; 0 for 0."""
     return np.floor(np.log10(np.where(values == 0, 1.0, np.abs(values))))
 
 
 def counts(raw: npt.ArrayLike, samples: int) -> IntVector:
-    """The whole numbers that LeAcc and LnAcc are measured with: below 0 is 0, rounded, above K is 0."""
+    """Whole counts for LeAcc and LnAcc: rounded, and 0 where they are negative or above K."""
     rounded = np.rint(np.maximum(checks.finite_vector("raw", raw), 0.0))
     return np.where(rounded > samples, 0, rounded).astype(np.int64)
 
 
 def counts_summing_to(raw: npt.ArrayLike, samples: int) -> IntVector:
-    """`counts`, moved by one where rounding went furthest until they sum to K: image attacks need K labels."""
+    """`counts`, changed by one where rounding changed most until they sum to K: image attacks need K labels."""
     wanted = checks.whole("samples", samples, low=1)
     values = checks.finite_vector("raw", raw)
     whole = counts(values, wanted)

@@ -1,7 +1,7 @@
-"""How much recovered images are like the true ones: MSE, PSNR and SSIM, each recovered image with the true one it fits.
+"""Similarity of recovered images to the true ones they match: MSE, PSNR and SSIM.
 
-Recovered images are clipped to the box [0, 1] first, which any attacker would do. Without it, failures would score by
-how far the optimiser ran away (-30 dB and below), and nobody could see that they all look the same, like noise.
+Recovered images are first clipped to [0, 1], as any attacker would do. Otherwise the score of a failure would depend on
+how far the optimiser diverged (-30 dB and below), although all failures look like noise.
 """
 
 from __future__ import annotations
@@ -22,28 +22,16 @@ Images = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ImageScores:
-    """One number for each true image.
+    """Scores with one number per true image."""
 
-    Attributes:
-        order: which recovered image is scored against it.
-        mse: mean squared error of a pixel.
-        psnr: -10 · log10(mse), in dB; infinite for equal images.
-        ssim: structural similarity, 1 for equal images.
-    """
-
-    order: IntVector
-    mse: FloatVector
-    psnr: FloatVector
-    ssim: FloatVector
+    order: IntVector  # which recovered image is scored against it
+    mse: FloatVector  # mean squared error of a pixel
+    psnr: FloatVector  # -10 · log10(mse), in dB; infinite for equal images
+    ssim: FloatVector  # structural similarity, 1 for equal images
 
 
 def score_images(recovered: npt.ArrayLike, truth: npt.ArrayLike) -> ImageScores:
-    """Match recovered to true images and score each pair.
-
-    Args:
-        recovered: (K, channels, height, width), in any order; values beyond 0 … 1 are clipped.
-        truth: the same shape, inside 0 … 1.
-    """
+    """Match recovered to true images and score each pair; both are (K, channels, height, width), the truth in 0 … 1."""
     guesses, originals = _batch("recovered", recovered).clip(0, 1), _batch("truth", truth)
     if guesses.shape != originals.shape:
         problem = f"has shape {guesses.shape}, truth {originals.shape}"
@@ -57,9 +45,9 @@ def score_images(recovered: npt.ArrayLike, truth: npt.ArrayLike) -> ImageScores:
 
 
 def match(recovered: Images, truth: Images) -> IntVector:
-    """For each true image the recovered one, so that the sum of the squared errors is least (the Hungarian method).
+    """For each true image a recovered one, with the least sum of squared errors (the Hungarian method).
 
-    The gradient of a batch does not depend on its order, so no attack could know it.
+    The gradient of a batch does not depend on its order, so attacks cannot know it.
     """
     flat, goal = recovered.reshape(len(recovered), -1), truth.reshape(len(truth), -1)
     costs = np.stack([((flat - row) ** 2).mean(axis=1) for row in goal])
@@ -75,12 +63,8 @@ def psnr(mse: npt.ArrayLike) -> FloatVector:
 def ssim(one: Images, other: Images) -> float:
     """Structural similarity of two images inside 0 … 1, mean of the channels (Wang et al., IEEE TIP 2004).
 
-    Gaussian window of 11 pixels with deviation 1.5, only where it lies inside; images smaller than that get the largest
-    odd window that fits.
-
-    Args:
-        one: (channels, height, width).
-        other: the same shape.
+    Images are (channels, height, width). The window is Gaussian, 11 pixels wide with deviation 1.5, and used only where
+    it lies inside; smaller images get the largest odd window that fits.
     """
     window = min(11, *(side - (side + 1) % 2 for side in one.shape[1:]))
     near = np.arange(window) - window // 2

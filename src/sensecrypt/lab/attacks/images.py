@@ -1,12 +1,12 @@
-"""Images from gradients: DLG, iDLG and Inverting Gradients, each blind to what is hidden, aware of it or told its size.
+"""Images from gradients: DLG, iDLG and Inverting Gradients, each with every `Fill` for hidden coordinates.
 
 DLG        Zhu et al., Deep Leakage from Gradients, NeurIPS 2019.
 iDLG       Zhao et al., iDLG: Improved Deep Leakage from Gradients, 2020.
 inverting  Geiping et al., Inverting Gradients: How easy is it to break privacy in federated learning?, NeurIPS 2020.
 
-All take ĝ for the gradient of one batch of K images. After several local steps that is an approximation, the worse the
-more steps there were. Networks with batch normalisation are taken in evaluation mode: the attacker does not have the
-statistics of the client's batch. With nothing known an attack returns its random start.
+All treat ĝ as the gradient of one batch of K images. After several local steps this is an approximation that gets worse
+with their number. Networks with batch normalisation are in evaluation mode, as the attacker lacks the statistics of the
+client's batch. If nothing is visible, an attack returns its random start.
 """
 
 from __future__ import annotations
@@ -32,31 +32,26 @@ Guess = tuple[torch.Tensor, torch.Tensor]  # images, and labels or their probabi
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """What an attack believes that the client trained on, in no particular order.
+    """The images and labels that an attack found, in no particular order."""
 
-    Attributes:
-        images: (K, channels, height, width), float32; beyond 0 … 1 where the attack went there.
-        labels: (K,), int64.
-        loss: how well the gradient is matched, without regularisers: 0 is perfectly. Small does not mean right: with
-            fewer visible coordinates than pixels, many images match.
-    """
-
-    images: torch.Tensor
-    labels: torch.Tensor
+    images: torch.Tensor  # (K, channels, height, width), float32; beyond 0 … 1 where the attack went there
+    labels: torch.Tensor  # (K,), int64
+    # error of the gradient, without regularisers. A small one does not mean that images are right: with fewer visible
+    # coordinates than pixels, many images match.
     loss: float
 
 
 def dlg(
     observation: Observation, *, fill: Fill, generator: torch.Generator, steps: int = 300, restarts: int = 2
 ) -> Reconstruction:
-    """Images and soft labels together, from a standard normal start, to the least squared error of the gradient.
+    """Find images and soft labels together by the least squared error of the gradient, from a standard normal start.
 
     Args:
         observation: what the attacker sees.
-        fill: what it makes of hidden coordinates.
+        fill: how it treats hidden coordinates.
         generator: for the starts.
-        steps: of L-BFGS, each up to 20 iterations; fewer once it is solved or stuck.
-        restarts: further starts while none has come near.
+        steps: of L-BFGS, each up to 20 iterations; fewer if it converges or stalls.
+        restarts: further starts, while the error stays large.
     """
     _check_effort(steps, restarts)
     target = make_target(observation, fill)
@@ -75,9 +70,9 @@ def dlg(
 def idlg(
     observation: Observation, *, fill: Fill, generator: torch.Generator, steps: int = 300, restarts: int = 2
 ) -> Reconstruction:
-    """The labels from the last layer, then images alone as in `dlg`, with the same arguments.
+    """Read the labels off the last layer, then find images alone as `dlg` does, with the same arguments.
 
-    Where the last layer shows no label (see `labels_from_head`) the attacker searches for it: this is `dlg`.
+    If the last layer shows no labels (see `labels_from_head`), this is `dlg`.
     """
     _check_effort(steps, restarts)
     labels = labels_from_head(observation, fill)
@@ -102,16 +97,10 @@ def inverting(
     restarts: int = 0,
     tv: float = 1e-2,
 ) -> Reconstruction:
-    """Images of known labels to the least 1 − cos(∇′, ∇) + tv · TV(x), inside the box [0, 1].
+    """Find images of known labels by the least 1 − cos(∇′, ∇) + tv · TV(x), inside the box [0, 1].
 
-    Args:
-        observation: what the attacker sees.
-        labels: (K,), from an attack on labels.
-        fill: what it makes of hidden coordinates.
-        generator: for the starts.
-        steps: of Adam on the sign of the gradient.
-        restarts: further starts; the best match of the gradient is kept.
-        tv: how much neighbouring pixels should be alike.
+    The K labels are from an attack on labels; `steps` are of Adam on the sign of the gradient. All `restarts` are done,
+    and the best match of the gradient is kept.
     """
     _check_effort(steps, restarts)
     weight, known = checks.number("tv", tv, low=0), _labels(labels, observation)
@@ -133,15 +122,14 @@ def labels_from_head(observation: Observation, fill: Fill) -> torch.Tensor | Non
     """The rule of iDLG: the classes whose rows of the last layer's weight gradient have the least sum.
 
     Row c of one image is (p_c − 1[c = y]) · e with features e ≥ 0 behind a ReLU or sigmoid: only row y is negative.
-    For K images the K least rows are taken, as if no class came twice; iLRG counts properly.
+    For K images these are the K least rows; a class that occurs twice is found once (iLRG counts).
 
-    With zero-fill hidden entries count as zeros. A mask-aware attacker takes the mean of what is visible of a row,
-    which has the row's sign, and, where a row is hidden, its bias, whose gradient is p_c − 1[c = y]. Should fewer than
-    K rows be seen to be negative, the others are among those of which nothing is visible: if just as many are missing,
-    they are these; else None.
+    With zero-fill, hidden entries are zeros. A mask-aware attacker uses the mean of a row's visible entries, which has
+    the row's sign, or its bias gradient p_c − 1[c = y] if the row is hidden. If fewer than K rows are negative, the
+    missing ones are rows of which nothing is visible: these are returned if their number fits; else None.
 
-    Sizes without signs have no such sums. Where Γ tells sizes, labels are what the attack on labels by Γ finds, which
-    needs a bias; without one, None.
+    With `sensitivity`, entries have no signs: the labels are those of the attack on labels by Γ. It needs a bias;
+    without one, None.
     """
     count, head = observation.samples, find_head(observation.model(), observation.classes)
     if fill == "sensitivity":
@@ -165,14 +153,14 @@ def labels_from_head(observation: Observation, fill: Fill) -> torch.Tensor | Non
 
 
 def mean_image(observation: Observation) -> torch.Tensor:
-    """What a guess looks like: the mean of the public images, K times."""
+    """The best guess without a gradient: the mean of the public images, K times."""
     if observation.public is None:
         raise NotApplicable("observation", "has no public data", "give the adversary images of the same kind")
     return observation.public[0].mean(dim=0).repeat(observation.samples, 1, 1, 1)
 
 
 def total_variation(images: torch.Tensor) -> torch.Tensor:
-    """Mean distance of pixels to the next below, plus that to the next on the right."""
+    """Mean absolute difference of a pixel to the one below, plus that to the one on the right."""
     down, right = images.diff(dim=2).abs(), images.diff(dim=3).abs()
     return down.mean() + right.mean()
 
@@ -182,8 +170,8 @@ def _least_error(
 ) -> tuple[Variables, float]:
     """The variables whose guess has the least squared error, and that error.
 
-    Numbers whose sign is not known are matched without; the guess that comes of it tells the signs, and goes on with
-    these: an ordinary DLG from a start that is nearly there.
+    Numbers of unknown sign are first matched by size. The result gives their signs, and a second descent continues from
+    it with all signs known.
     """
     found, value = best_descent(
         lambda *variables: squared_error(target, *guess(*variables)), start, steps=steps, restarts=restarts

@@ -2,30 +2,31 @@
 
 name                 what it sees and does
 prior                nothing: K/C of every class
-zero-fill            the plain part of the last layer, hidden gradients set to 0; iLRG as published: the paper's
+zero-fill            the plain part of the last layer; sets hidden gradients to 0 and runs iLRG: the paper's attacker
 zero-fill-direction  the same; where a bias gradient is hidden, the embedding is capped as a whole
-stale-fill           as zero-fill, hidden coordinates set to the last exposed value: MaskCrypt's attacker
+stale-fill           as zero-fill, with the last exposed value of hidden coordinates: MaskCrypt's attacker
 completion           the same, and the mask: completes the matrix by equations that every such gradient fulfils
 prototype            any plain coordinates, and labelled public data
 sensitivity          Γ in the clear, which some protocols upload for clustering
 mask-only            which positions are hidden, and labelled public data
 value-matching       plain values whose positions are secret, the model they started from, and labelled public data
 
-Neither way of capping is always the stronger one. LeAcc/LnAcc on LeNet-5, MNIST, 30 samples, the 3.1 % with the
+Neither way of capping is always the stronger one: LeAcc/LnAcc on LeNet-5, MNIST, 30 samples, the 3.1 % with the
 highest sensitivity hidden, 30 clients: zero-fill .30/.03 on IID clients and .73/.70 on clients of one class;
 zero-fill-direction .43/.07 and .62/.61.
 
-A colluding client is not a separate adversary but a wider observation. `prior` is in every table: an attack that does
-not beat it has learnt nothing.
+A colluding client is not a separate adversary: it has a wider observation. `prior` is in every table, because an attack
+that does not exceed it has learnt nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from sensecrypt.checks import IntVector
 from sensecrypt.errors import NotApplicable
-from sensecrypt.lab.attacks.fills import completion, prior, stale_fill, zero_fill, zero_fill_direction
+from sensecrypt.lab.attacks.fills import completion, prior, stale_fill, zero_fill
 from sensecrypt.lab.attacks.maskonly import mask_only
 from sensecrypt.lab.attacks.observation import FloatVector, Observation
 from sensecrypt.lab.attacks.prototype import prototype
@@ -38,7 +39,7 @@ Adversary = Callable[[Observation], FloatVector]
 ADVERSARIES: dict[str, Adversary] = {
     "prior": prior,
     "zero-fill": zero_fill,
-    "zero-fill-direction": zero_fill_direction,
+    "zero-fill-direction": partial(zero_fill, keep_direction=True),
     "stale-fill": stale_fill,
     "completion": completion,
     "prototype": prototype,
@@ -51,7 +52,7 @@ ADVERSARIES: dict[str, Adversary] = {
 def attack_labels(
     observation: Observation, counts: IntVector, names: Iterable[str]
 ) -> Iterator[tuple[str, LabelScores]]:
-    """The name and scores of each adversary against the true class counts; one that lacks its inputs is left out."""
+    """The name and scores of each adversary against the true class counts; one without its inputs is skipped."""
     for name in names:
         try:
             raw = ADVERSARIES[name](observation)

@@ -1,8 +1,8 @@
-"""Labels from nothing but which positions are encrypted.
+"""Labels from the mask alone: from which positions are encrypted.
 
-Selective encryption tells everybody where a client's sensitivities are large, and those hang on its classes. Whoever
-knows the policy (the most sensitive first) and has labelled public data predicts the mask of any class counts:
-the top of |w ⊙ Σ_c (n_c/K)·G_c|; and looks for the counts whose prediction agrees best with the mask in the upload.
+A mask of the most sensitive parameters shows where a client's sensitivities are large, which depends on its classes. An
+adversary with labelled public data can predict the mask of any class counts, the top of |w ⊙ Σ_c (n_c/K)·G_c|. It
+searches for the counts whose predicted mask agrees best with the one in the upload.
 """
 
 from __future__ import annotations
@@ -23,20 +23,15 @@ COORDINATES = 20_000
 _PASSES = 40
 
 
-def mask_only(observation: Observation, *, rng: np.random.Generator | None = None) -> FloatVector:
-    """Class counts that explain the mask best, by moving samples between classes while that helps.
+def mask_only(observation: Observation) -> FloatVector:
+    """The class counts that explain the mask best; the prior if all or no parameters are encrypted.
 
-    A mask of everything or of nothing says nothing: the prior.
-
-    Args:
-        observation: of which only `encrypted` and the public data are looked at.
-        rng: which coordinates of a large model to look at; None: always the same.
+    It uses only `encrypted` and the public data, and of a large model always the same coordinates.
     """
     hidden = observation.encrypted
     if hidden.all() or not hidden.any():
         return prior(observation)
-    generator = derive_rng(0, "mask-only coordinates") if rng is None else rng
-    places = some_places(np.arange(hidden.size), COORDINATES, generator)
+    places = some_places(np.arange(hidden.size), COORDINATES, derive_rng(0, "mask-only coordinates"))
     if hidden[places].all() or not hidden[places].any():
         return prior(observation)
     predictors = class_gradients(observation, places) * observation.before[places].astype(np.float64)
@@ -44,7 +39,7 @@ def mask_only(observation: Observation, *, rng: np.random.Generator | None = Non
 
 
 def agreement(histograms: FloatMatrix, predictors: FloatMatrix, hidden: BoolVector) -> FloatVector:
-    """For each row of counts, the share of the hidden positions that it predicts to be hidden."""
+    """For each row of counts, the share of the hidden positions that it predicts."""
     predicted = np.abs(histograms @ predictors)
     many = int(hidden.sum())
     threshold = np.partition(predicted, -many, axis=1)[:, -many][:, None]

@@ -1,13 +1,13 @@
-"""How far the gradient of a guess is from the one that was seen: what every attack on images makes small.
+"""The distance of a guess's gradient from the observed one: attacks on images minimise it.
 
 Zhu et al. (Deep Leakage from Gradients, NeurIPS 2019) take the squared error, Geiping et al. (Inverting Gradients,
-NeurIPS 2020) one minus the cosine. Both were written for a gradient seen whole. Where some of it is encrypted there are
-three ways to go on, and they are far apart:
+NeurIPS 2020) one minus the cosine. Both assume that the whole gradient is visible. If some of it is encrypted, an
+attacker has three options, with very different results:
 
-zero-fill    takes hidden coordinates for zeros: equations that are wrong, and wrong where the gradient is largest.
-mask-aware   leaves them out: fewer equations, all of them right. Which ones are hidden is no secret of the protocol.
-sensitivity  takes their size from Γ = |w ⊙ g|, where clients upload that: |g′| = Γ/|w|, right but for the sign. Images
-             from a gradient without signs are a problem of phase retrieval.
+zero-fill    sets hidden coordinates to 0: these equations are wrong, and wrong where the gradient is largest.
+mask-aware   leaves them out: fewer equations, all of them right. Most protocols do not hide which ones are hidden.
+sensitivity  takes their size from Γ = |w ⊙ g| where clients upload it: |g′| = Γ/|w|, without the sign. To find images
+             from a gradient without signs is a problem of phase retrieval.
 """
 
 from __future__ import annotations
@@ -29,42 +29,35 @@ from sensecrypt.lab.attacks.signs import magnitudes
 Fill = Literal["zero-fill", "mask-aware", "sensitivity"]
 FILLS: tuple[Fill, ...] = ("zero-fill", "mask-aware", "sensitivity")
 
-_ROUNDING = 0.1  # δ in means of the squares that are matched; with 0, entries near 0 would outweigh all others
+_ROUNDING = 0.1  # δ, times the mean square that is matched; with 0, entries near 0 would dominate
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What a guess has to reproduce: numbers of known sign, and sizes of numbers whose sign is not known.
+    """What a guess must reproduce: values with their sign, and absolute values of others."""
 
-    Attributes:
-        model: the network at the client's start; evaluation mode.
-        positions: in the vector of parameters, those of `gradient` first, then those of `sizes`.
-        gradient: the values that are known.
-        sizes: the absolute values of others; none, unless sensitivities are in the clear.
-    """
-
-    model: nn.Module
-    positions: torch.Tensor
-    gradient: torch.Tensor
-    sizes: torch.Tensor
+    model: nn.Module  # the network at the client's start; evaluation mode
+    positions: torch.Tensor  # in the vector of parameters, those of `gradient` first, then those of `sizes`
+    gradient: torch.Tensor  # known values
+    sizes: torch.Tensor  # absolute values of others, if sensitivities are in the clear
 
     @property
     def scale(self) -> float:
-        """‖∇‖² of all that is matched, or 1 if that is nothing: errors are told relative to it."""
+        """‖∇‖² of all that is matched, or 1 if that is 0; errors are relative to it."""
         return float(self.gradient.square().sum() + self.sizes.square().sum()) or 1.0
 
     def parts(self, guess: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """A guess's numbers beside `gradient`, and those beside `sizes`."""
+        """The parts of a guess's gradient that correspond to `gradient` and to `sizes`."""
         return guess[: self.gradient.numel()], guess[self.gradient.numel() :]
 
     def tagged_by(self, guess: torch.Tensor) -> Target:
-        """The same with the signs of a guess's gradient, so that every number has one."""
+        """The same target, with the signs of a guess's gradient for `sizes`."""
         signed = self.sizes * self.parts(guess)[1].detach().sign()
         return replace(self, gradient=torch.cat([self.gradient, signed]), sizes=self.sizes[:0])
 
 
 def make_target(observation: Observation, fill: Fill, *, dtype: torch.dtype = torch.float64) -> Target:
-    """What `observation` lets an attacker match, and in which precision."""
+    """The values of `observation` that an attacker can match, in the precision `dtype`."""
     checks.choice("fill", fill, FILLS)
     seen, gradient, unsigned, sizes = _KNOWN[fill](observation)
     return Target(
@@ -76,7 +69,7 @@ def make_target(observation: Observation, fill: Fill, *, dtype: torch.dtype = to
 
 
 def fills_for(observation: Observation) -> tuple[Fill, ...]:
-    """The ways that differ here: only one with all in sight, and no sizes without sensitivities."""
+    """The fills that differ here: one if everything is visible; no sizes without sensitivities."""
     if observation.visible.all():
         return ("mask-aware",)
     return FILLS if observation.sensitivity is not None else FILLS[:2]
@@ -96,7 +89,7 @@ def _in_sight(observation: Observation) -> _Known:
 
 
 def _with_sizes(observation: Observation) -> _Known:
-    """Where w = 0, Γ tells nothing: what is hidden there stays out."""
+    """Hidden values where w = 0 are left out, as Γ = 0 there."""
     sizes = magnitudes(observation)
     unsigned = np.flatnonzero(~observation.visible & ~np.isnan(sizes))
     return *_in_sight(observation)[:2], unsigned, sizes[unsigned]
@@ -112,10 +105,7 @@ _KNOWN: dict[Fill, Callable[[Observation], _Known]] = {
 def guess_gradient(target: Target, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """The mean gradient of a guess at the target's positions; differentiable in the guess.
 
-    Args:
-        target: whose network and positions.
-        images: (K, channels, height, width).
-        labels: (K,) classes, or (K, classes) probabilities.
+    `images` are (K, channels, height, width), `labels` (K,) classes or (K, classes) probabilities.
     """
     parameters = [parameter for parameter in target.model.parameters() if parameter.requires_grad]
     loss = functional.cross_entropy(target.model(images), labels)
@@ -124,12 +114,12 @@ def guess_gradient(target: Target, images: torch.Tensor, labels: torch.Tensor) -
 
 
 def squared_error(target: Target, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """‖∇′ − ∇‖² / ‖∇‖², where of numbers without sign the squares are compared: (∇′² − m²) / (2·√(m² + δ)).
+    """‖∇′ − ∇‖² / ‖∇‖²; where the sign is unknown, (∇′² − m²) / (2·√(m² + δ)) stands for the difference.
 
-    DLG has no denominator; with it, one threshold of the optimiser fits gradients of any size (those of a trained
-    model are so small that L-BFGS would take the start for the solution). Squares are smooth where a number changes
-    its sign, and over 2m they differ as the numbers themselves do, once these are near. (The difference of the
-    absolute values, rounded off alike, found two of six MNIST images; this found all six.)
+    DLG does not divide by ‖∇‖². With it, one threshold of the optimiser fits gradients of any size; those of a trained
+    model are so small that L-BFGS would stop at its start. Squares are smooth where a value changes its sign, and
+    divided by 2m they are about the difference of the values. (With the difference of smoothed absolute values, two of
+    six MNIST images were found; with this, all six.)
     """
     signed, unsigned = target.parts(guess_gradient(target, images, labels))
     square, scale = target.sizes.square(), target.scale
@@ -139,11 +129,10 @@ def squared_error(target: Target, images: torch.Tensor, labels: torch.Tensor) ->
 
 
 def cosine_distance(target: Target, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """1 − cos(∇′, ∇): blind to the length, which tells how well the model does rather than what it saw.
+    """1 − cos(∇′, ∇). It ignores the length of the gradient, which depends more on the loss than on the data.
 
-    Numbers without sign have the guess's. Zeros have no direction: if all that is visible is zero, as behind ReLUs once
-    the rest is hidden, this is 1 for any guess, and an attack by it knows nothing. The squared error still uses such
-    equations.
+    Values of unknown sign take the guess's. If all visible values are 0, as behind ReLUs when the rest is hidden, this
+    is 1 for any guess. The squared error still uses such values.
     """
     guess = guess_gradient(target, images, labels)
     gradient = target.tagged_by(guess).gradient

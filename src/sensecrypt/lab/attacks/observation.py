@@ -1,4 +1,4 @@
-"""Exactly what an adversary sees of one client in one round: the only input of an attack."""
+"""What an adversary sees of one client in one round: the only input of an attack."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from torch import nn
 
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
-from sensecrypt.models import Head as Head
-from sensecrypt.models import find_head as find_head
 from sensecrypt.models import set_vector
 from sensecrypt.types import BoolVector
 
@@ -23,21 +21,14 @@ Samples = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Unplaced:
-    """Plain values in the order of their slots, where it is secret which parameter a slot holds.
+    """Plain values by slot, where it is secret which parameter each slot holds."""
 
-    Attributes:
-        values: the client's, as its fixed-point numbers tell them.
-        others: those of others in its cluster who left all of these slots plain, one row each; none: no rows.
-        possible: which parameters may be in these slots; what is always encrypted may not.
-        step: the distance of two neighbouring fixed-point numbers of the client, 2^−f / p.
-        scale: η·S, how far a gradient of 1 moves a value.
-    """
-
-    values: FloatVector
+    values: FloatVector  # the client's, from its fixed-point numbers
+    # one row per other client of its cluster that left all of these slots plain
     others: npt.NDArray[np.float64]
-    possible: BoolVector
-    step: float
-    scale: float
+    possible: BoolVector  # parameters that may be in these slots; not those that are always encrypted
+    step: float  # of the client's fixed-point numbers, 2^−f / p
+    scale: float  # η·S: the change of a value with gradient 1
 
     def __post_init__(self) -> None:
         """Refuse parts that do not belong together."""
@@ -45,42 +36,30 @@ class Unplaced:
         checks.number("scale", self.scale, low=0.0, open_low=True)
         if self.others.ndim != 2 or self.others.shape[1] != self.values.size:
             problem = f"has shape {self.others.shape} for {self.values.size:,} slots"
-            raise InvalidInput("others", problem, "pass one row a client")
+            raise InvalidInput("others", problem, "pass one row per client")
         if self.values.size > np.count_nonzero(self.possible):
             problem = f"are {self.values.size:,}, of {np.count_nonzero(self.possible):,} parameters"
-            raise InvalidInput("values", problem, "pass one a parameter at most")
+            raise InvalidInput("values", problem, "pass at most one per parameter")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Observation:
-    """One client's round, as seen by whoever holds its upload. Positions are parameters in their natural order.
+    """One client's round as the receiver of its upload sees it. Positions are parameters in natural order."""
 
-    Attributes:
-        build: makes the network; its architecture is public, its weights are not taken from here.
-        before: W^e, the model that the client started from.
-        gradient: ĝ = (W^e − W_i) / (η·S), the client's mean gradient as its upload tells it; NaN where it is hidden.
-        samples: K, how many samples the client trained on (n_i is in every upload's weight).
-        classes: how many there are.
-        stale: ĝ as the values exposed last would give it, for coordinates that are hidden now; None: nothing was.
-        sensitivity: Γ = |w ⊙ g| in the clear, where clients upload it; else None.
-        unplaced: plain values whose positions are secret; None: there are none such.
-        mask: which parameters are encrypted, where the adversary knows that though it does not see the others, either;
-            None: those that it does not see.
-        public: labelled data of the same kind that anybody has; None: no such data.
-        image_shape: channels, height, width.
-    """
-
-    build: Callable[[], nn.Module]
-    before: npt.NDArray[np.float32]
+    build: Callable[[], nn.Module]  # makes the network, of which only the architecture is used
+    before: npt.NDArray[np.float32]  # W^e, the model that the client started from
+    # ĝ = (W^e − W_i) / (η·S), the client's mean gradient by its upload; NaN where hidden
     gradient: FloatVector
-    samples: int
-    classes: int
+    samples: int  # K, how many samples the client trained on (n_i is in every upload's weight)
+    classes: int  # their number
+    # ĝ by the values that were exposed last; None: nothing was exposed before
     stale: FloatVector | None = None
-    sensitivity: FloatVector | None = None
-    unplaced: Unplaced | None = None
+    sensitivity: FloatVector | None = None  # Γ = |w ⊙ g| in the clear, where clients upload it; else None
+    unplaced: Unplaced | None = None  # plain values whose positions are secret, if any
+    # which parameters are encrypted, if the adversary knows this and does not see all others; None: those not visible
     mask: BoolVector | None = None
-    public: Samples | None = None
-    image_shape: tuple[int, ...] = (1, 28, 28)
+    public: Samples | None = None  # labelled data of the same kind, if available
+    image_shape: tuple[int, ...] = (1, 28, 28)  # channels, height, width
 
     def __post_init__(self) -> None:
         """Refuse parts that do not belong together."""
@@ -90,19 +69,19 @@ class Observation:
             vector = getattr(self, name)
             if vector is not None and vector.shape != self.before.shape:
                 problem = f"has shape {vector.shape}, the model {self.before.shape}"
-                raise InvalidInput(name, problem, "pass one number a parameter")
+                raise InvalidInput(name, problem, "pass one number per parameter")
         if self.unplaced is not None and self.unplaced.possible.shape != self.before.shape:
             problem = f"is of a model of {self.unplaced.possible.size:,} parameters, not {self.before.size:,}"
-            raise InvalidInput("unplaced", problem, "pass one flag a parameter")
+            raise InvalidInput("unplaced", problem, "pass one flag per parameter")
 
     @property
     def visible(self) -> BoolVector:
-        """Which coordinates are in sight."""
+        """Which coordinates are visible."""
         return ~np.isnan(self.gradient)
 
     @property
     def encrypted(self) -> BoolVector:
-        """Which coordinates are encrypted, as far as the adversary can tell."""
+        """Which coordinates are encrypted, as far as the adversary knows."""
         return ~self.visible if self.mask is None else self.mask
 
     @property

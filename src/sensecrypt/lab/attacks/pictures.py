@@ -1,6 +1,6 @@
-"""A picture of what attacks recovered: originals in the first row, then a row an attack, each image below its original.
+"""A picture of recovered images: originals in the first row, then one row per attack, each image below its original.
 
-Equal images give equal bytes: no time stamp, no version, no setting of the user's matplotlib goes into the file.
+Equal images give equal files: they contain no time and no version, and do not depend on the user's matplotlib settings.
 """
 
 from __future__ import annotations
@@ -30,11 +30,8 @@ def draw_recovered(
     Args:
         path: the file; its folder is made if needed.
         originals: (K, channels, height, width), inside 0 … 1; one channel or three.
-        recovered: what each attack found, the same shape, in any order: matched to the originals as for scoring.
+        recovered: the images of each attack, in any order; they are matched to the originals as for scoring.
         title: a line above.
-
-    Returns:
-        The file.
     """
     rows: list[tuple[str, npt.NDArray[Any], list[str]]] = []
     truth = np.asarray(originals)

@@ -1,9 +1,9 @@
-"""Which parameter a plain value belongs to, where the order of the slots is secret.
+"""Assigns plain values to parameters, where the order of the slots is secret.
 
-A value is near where the parameter started, minus what class counts predict that it moved; and slots come in descending
-sensitivity, whose rank the same counts predict. Each pair of a parameter and a slot within reach gets a likelihood from
-both; normalised over the slots of a parameter and over the parameters of a slot, it tells which pairs are beyond doubt.
-Values of a cluster's clients share their slots, and their mean strays less from the prediction than one client's.
+Class counts predict how far each parameter moved, so its value is near its start minus this move. They also predict the
+rank of its sensitivity, and slots are in descending order of sensitivity. Each near pair of a parameter and a slot gets
+a likelihood from both. It is normalised over the slots of a parameter and over the parameters of a slot; pairs above
+`SURE` are accepted. Clients of a cluster share their slots, and their mean is nearer to the prediction than one value.
 """
 
 from __future__ import annotations
@@ -20,25 +20,19 @@ from sensecrypt.lab.attacks.observation import FloatVector, Observation, Unplace
 
 SURE = 0.9
 _REACH = 3.0  # standard deviations
-_CROWD = 150  # slots within reach of a parameter: with more of them, none will be beyond doubt
-_STRAY = 0.002  # weight of ranks that were predicted all wrong
+_CROWD = 150  # slots within reach of a parameter: with more, no pair would be accepted
+_STRAY = 0.002  # weight of ranks whose prediction is entirely wrong
 _ROUNDS = 4
 _BINS = 50
 
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Pairs beyond doubt.
+    """The accepted pairs."""
 
-    Attributes:
-        parameters: positions in the model.
-        slots: which of the plain values each of them has.
-        spread: how far ranks were off, in the median, as a share of the parameters.
-    """
-
-    parameters: IntVector
-    slots: IntVector
-    spread: float
+    parameters: IntVector  # positions in the model
+    slots: IntVector  # the plain value of each
+    spread: float  # median error of the ranks, as a share of the parameters
 
 
 def place(
@@ -50,14 +44,14 @@ def place(
     doubt: float,
     spread: float,
 ) -> Placement:
-    """Pair parameters and slots, as far as that is beyond doubt.
+    """Pair parameters and slots.
 
     Args:
-        observation: whose `before` the values started from.
+        observation: its `before` is where the values started.
         unplaced: the plain values.
         statistics: of public samples.
-        shares: of each class, as far as known.
-        doubt: how much of the variance between classes to allow for their being wrong.
+        shares: the present estimate of each class's share.
+        doubt: the part of the variance between classes that allows for errors of `shares`.
         spread: standard deviation of ranks, as a share of the parameters.
     """
     candidates = np.flatnonzero(unplaced.possible)
@@ -95,7 +89,7 @@ def place(
 
 
 def _mean_size(mean: FloatVector, deviation: FloatVector) -> FloatVector:
-    """E|g| of a normal g: what an order by mean sensitivity goes by."""
+    """E|g| of a normal g, by which an order by mean sensitivity ranks."""
     ratio = np.clip(mean / np.maximum(deviation, 1e-30), -37, 37)
     size = deviation * np.sqrt(2 / np.pi) * np.exp(-0.5 * ratio**2) + mean * erf(ratio / np.sqrt(2))
     return np.asarray(np.abs(size), dtype=np.float64)
@@ -104,7 +98,7 @@ def _mean_size(mean: FloatVector, deviation: FloatVector) -> FloatVector:
 def _crowd(
     centre: FloatVector, rank: FloatVector, seen: FloatVector, slot_rank: IntVector, width: float, size: int
 ) -> FloatVector:
-    """How likely each slot is one of the parameters that have too many slots within reach: by their density."""
+    """The likelihood that a slot belongs to a parameter with too many slots within reach, by their density."""
     if centre.size == 0:
         return np.full(seen.size, 1e-9)
     values, edges = np.histogram(centre, bins=4 * _BINS)
@@ -116,7 +110,7 @@ def _crowd(
 
 
 def _normalised(likely: FloatVector, who: IntVector, slot: IntVector, others: FloatVector, size: int) -> FloatVector:
-    """Every slot has one parameter; a parameter has one slot at most, or is encrypted."""
+    """Likelihoods normalised so that every slot has one parameter, and every parameter at most one slot."""
     rows: FloatVector = np.ones(size)
     columns: FloatVector = np.ones(others.size)
     for _ in range(_ROUNDS):

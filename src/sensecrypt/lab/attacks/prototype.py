@@ -1,9 +1,9 @@
-"""Labels from any plain coordinates and labelled public data: hiding the last layer does not stop this one.
+"""Labels from any plain coordinates and labelled public data, even if the last layer is hidden.
 
-The gradient of a batch is the mean of its samples' gradients, so g is near Σ_c (n_c/K)·G_c with G_c the mean gradient
-of class c, which whoever has samples of each class computes at the model that the server sent. Counts are what explains
-the visible coordinates best, none being negative. "Best" is measured in units of how much samples of one class differ
-(generalised least squares): with the plain sum of squares a few large coordinates decide.
+The gradient of a batch is the mean of its samples' gradients, so g is near Σ_c (n_c/K)·G_c. G_c, the mean gradient of
+class c, can be computed from labelled samples at the model that the server sent. The counts are those, none negative,
+that explain the visible coordinates best by generalised least squares: errors are weighed by how much samples of one
+class differ, as otherwise a few large coordinates would decide.
 """
 
 from __future__ import annotations
@@ -22,15 +22,12 @@ _GROUP = 5
 _RIDGE = 3e-3  # of the total variance: samples are fewer than coordinates, so their covariance is not of full rank
 
 
-def prototype(observation: Observation, *, rng: np.random.Generator | None = None) -> FloatVector:
+def prototype(observation: Observation) -> FloatVector:
     """Non-negative least squares of the visible gradient on the classes' mean gradients, scaled to sum to K.
 
-    Args:
-        observation: with public data.
-        rng: which coordinates of a large model to look at; None: always the same.
+    Of a large model it uses always the same coordinates.
     """
-    generator = derive_rng(0, "prototype coordinates") if rng is None else rng
-    places = some_places(np.flatnonzero(observation.visible), COORDINATES, generator)
+    places = some_places(np.flatnonzero(observation.visible), COORDINATES, derive_rng(0, "prototype coordinates"))
     if places.size == 0:
         return prior(observation)
     gradients, labels = group_gradients(observation, places, size=_GROUP)
@@ -48,7 +45,7 @@ def _in_units_of(columns: FloatMatrix, noise: FloatMatrix) -> FloatMatrix:
     covariance = spread @ spread.T
     ridge = _RIDGE * float(np.trace(covariance))
     inner = np.asarray(columns.T @ columns, dtype=np.float64)
-    if ridge == 0:  # one group a class: nothing to weigh by
+    if ridge == 0:  # one group per class: no differences to weigh by
         return inner
     across = spread @ columns
     regular = covariance + ridge * np.eye(len(noise))
@@ -56,7 +53,7 @@ def _in_units_of(columns: FloatMatrix, noise: FloatMatrix) -> FloatMatrix:
 
 
 def _root(gram: FloatMatrix) -> FloatMatrix:
-    """A square matrix with these inner products of columns: the same least-squares problem, small."""
+    """A small square matrix whose columns have these inner products: an equal least-squares problem."""
     scale = float(np.abs(gram).max()) or 1.0
     values, vectors = np.linalg.eigh(gram / scale)
     return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, dtype=np.float64)

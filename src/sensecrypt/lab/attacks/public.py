@@ -1,4 +1,4 @@
-"""Gradients of the labelled samples that anybody has, at the model that the server sent."""
+"""Gradients of labelled public samples at the model that the server sent."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def class_gradients(observation: Observation, places: IntVector) -> FloatMatrix:
 
 
 def group_gradients(observation: Observation, places: IntVector, *, size: int) -> tuple[FloatMatrix, IntVector]:
-    """Mean gradients of `size` samples of one class at a time, groups × places, and the groups' classes.
+    """Mean gradients of groups of `size` samples of one class, groups × places, and the class of each group.
 
-    How much they differ within a class tells how much batches do, at a fraction of the cost of single samples.
+    Their differences within a class estimate those of samples, at a fraction of the cost of single gradients.
     """
     inputs, labels = _public(observation)
     model = observation.model()
@@ -38,12 +38,12 @@ def group_gradients(observation: Observation, places: IntVector, *, size: int) -
 
 
 def some_places(places: IntVector, many: int, rng: np.random.Generator) -> IntVector:
-    """At most `many` of the coordinates, drawn at random: large models say the same thing many times."""
+    """At most `many` of the coordinates, drawn at random: those of large models are redundant."""
     return places if places.size <= many else np.sort(rng.choice(places, many, replace=False))
 
 
 def _public(observation: Observation) -> Samples:
-    """The public data, in which every class must be."""
+    """The public data; refused if a class is missing."""
     fix = "give the adversary labelled samples of every class"
     if observation.public is None:
         raise NotApplicable("observation", "has no public data", fix)

@@ -1,4 +1,4 @@
-"""How much of a client's labels an attack found. Only here does the truth meet the guess."""
+"""Scores of attacks on labels: the only place that compares guesses with the truth."""
 
 from __future__ import annotations
 
@@ -11,27 +11,19 @@ from scipy import stats
 
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
-from sensecrypt.lab.attacks.ilrg import FloatVector, IntVector, counts
+from sensecrypt.lab.attacks.ilrg import FloatVector, counts
 
 
 @dataclass(frozen=True)
 class LabelScores:
-    """One attack on one client, over all classes, absent ones included.
+    """One attack on one client, over all classes, absent ones included."""
 
-    Attributes:
-        leacc: share of the classes whose presence or absence was told right (LeAcc).
-        lnacc: share of the classes whose count was told exactly (LnAcc).
-        irec: share of the samples whose label is in the guess (IRec).
-        distance: total variation between the guessed and the true histogram, 0 equal, 1 disjoint. Under FedAvg exact
-            counts are out of reach, and this is the figure to look at.
-        top1: whether the most frequent class was found; where the guess has several, the chance that one of them,
-            drawn at random, is right.
-    """
-
-    leacc: float
-    lnacc: float
-    irec: float
+    leacc: float  # LeAcc, mean of 1[(n̂_c > 0) = (n_c > 0)]
+    lnacc: float  # LnAcc, mean of 1[n̂_c = n_c]
+    irec: float  # IRec, Σ min(n̂_c, n_c) / K
+    # total variation between guess and truth: 0 equal, 1 disjoint; the figure for FedAvg, where exact counts are rare
     distance: float
+    # whether the most frequent class was found; of several such guesses, the share that is right
     top1: float
 
 
@@ -52,36 +44,21 @@ def score_labels(raw: npt.ArrayLike, truth: npt.ArrayLike) -> LabelScores:
     checks.same_length("raw", guess, true.size, "the true histogram")
     whole = counts(guess, int(true.sum()))
     return LabelScores(
-        leacc=label_existence(whole, true),
-        lnacc=label_number(whole, true),
-        irec=instance_recall(whole, true),
+        leacc=float(np.mean((whole > 0) == (true > 0))),
+        lnacc=float(np.mean(whole == true)),
+        irec=float(np.minimum(whole, true).sum() / true.sum()),
         distance=total_variation(guess, true),
         top1=top_one(guess, true),
     )
 
 
-def label_existence(guess: IntVector, truth: IntVector) -> float:
-    """LeAcc: mean of 1[(n̂_c > 0) = (n_c > 0)]."""
-    return float(np.mean((guess > 0) == (truth > 0)))
-
-
-def label_number(guess: IntVector, truth: IntVector) -> float:
-    """LnAcc: mean of 1[n̂_c = n_c]."""
-    return float(np.mean(guess == truth))
-
-
-def instance_recall(guess: IntVector, truth: IntVector) -> float:
-    """IRec: Σ min(n̂_c, n_c) / K."""
-    return float(np.minimum(guess, truth).sum() / truth.sum())
-
-
 def total_variation(guess: npt.ArrayLike, truth: npt.ArrayLike) -> float:
-    """Half the sum of absolute differences of two histograms, each scaled to sum to 1; below 0 counts as 0."""
+    """Half the sum of absolute differences of two histograms scaled to sum to 1; negative values count as 0."""
     return float(0.5 * np.abs(_shares(guess) - _shares(truth)).sum())
 
 
 def top_one(guess: npt.ArrayLike, truth: npt.ArrayLike) -> float:
-    """Whether the largest of `guess` is a largest of `truth`; several largest guesses share the credit."""
+    """The share of the largest values of `guess` that are largest in `truth`."""
     first, second = np.asarray(guess, dtype=np.float64), np.asarray(truth, dtype=np.float64)
     return float(np.mean(second[first == first.max()] == second.max()))
 
@@ -96,7 +73,7 @@ def with_interval(values: Sequence[float]) -> Interval:
     """Mean and 95 % half-width over seeds, by Student's t."""
     seeds = len(values)
     if seeds == 0:
-        raise InvalidInput("values", "is empty", "pass one number a seed")
+        raise InvalidInput("values", "is empty", "pass one number per seed")
     mean = float(np.mean(values))
     if seeds == 1:
         return Interval(mean, float("nan"))

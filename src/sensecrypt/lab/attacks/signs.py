@@ -1,10 +1,10 @@
 """Labels from Γ = |w ⊙ g| in the clear, however much of the upload is encrypted.
 
-The paper lets clients upload Γ once for clustering and takes it to be safer than gradients. But w is the model that the
-server sent, so |g| = Γ/|w| is known at every coordinate, and the signs follow: each column of [g_W | g_b] sums to 0
-over the classes, which of the 2^C sign patterns of real numbers only one and its opposite fulfil. Embeddings are
-outputs of a ReLU in all networks here, so rows have mostly one sign, which orients the columns; and only one of the two
-opposite matrices that are left gives counts that are whole and not negative.
+In the paper, clients upload Γ once for clustering, as it is taken to be safer than gradients. But w is the model that
+the server sent, so |g| = Γ/|w| is known at every coordinate, and the signs follow. Each column of [g_W | g_b] sums to 0
+over the classes, which in general only one of the 2^C sign patterns and its opposite fulfil. Embeddings are outputs of
+a ReLU in all networks here, so the entries of a row have mostly one sign, which orients the columns. Of the two
+opposite matrices that remain, only one gives counts that are whole and not negative.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from sensecrypt.lab.attacks.ilrg import FloatMatrix
 from sensecrypt.lab.attacks.observation import FloatVector, Observation
 
 _ENUMERABLE = 14  # classes; 2^13 patterns times the columns fit into memory
-_EXACT = 1e-5  # of a column's sum of magnitudes: what single precision leaves of 0
+_EXACT = 1e-5  # of a column's sum of magnitudes: the rounding error of single precision
 _STARTS = 20
 
 Signs = npt.NDArray[np.float64]
 
 
 def sensitivity(observation: Observation) -> FloatVector:
-    """Run iLRG on the head's gradient as Γ tells it, at `before`, where clients compute Γ for clustering.
+    """Run iLRG on the head's gradient by Γ, at `before`, where clients compute Γ for clustering.
 
-    Where w = 0, Γ tells nothing, and the upload is asked: such parameters are the last that a top-Γ mask encrypts.
+    Where w = 0, Γ has no information, and the upload's value is used: a top-Γ mask encrypts such parameters last.
     """
     everywhere, head = magnitudes(observation), biased_head(observation)
     places = np.column_stack([head.weight, head.bias])
@@ -48,7 +48,7 @@ def sensitivity(observation: Observation) -> FloatVector:
 
 
 def magnitudes(observation: Observation) -> FloatVector:
-    """|g| = Γ/|w| of every parameter, the encrypted ones too; NaN where w = 0."""
+    """|g| = Γ/|w| of every parameter, encrypted ones included; NaN where w = 0."""
     if observation.sensitivity is None:
         raise NotApplicable("observation", "has no sensitivity in the clear", "observe a protocol that uploads it")
     weights = np.abs(observation.before.astype(np.float64))
@@ -56,9 +56,9 @@ def magnitudes(observation: Observation) -> FloatVector:
 
 
 def column_signs(magnitudes: FloatMatrix) -> Signs:
-    """Signs that make every column sum to 0, up to one common sign; rows agree as far as the columns let them.
+    """Signs with which every column sums to 0, up to one common sign; within a row they agree where possible.
 
-    Beyond 14 classes there are too many patterns to try, and each row has one sign.
+    With more than 14 classes there are too many patterns to try, and each row has one sign.
     """
     rows = _row_signs(magnitudes)
     if len(magnitudes) > _ENUMERABLE:
@@ -73,13 +73,13 @@ def column_signs(magnitudes: FloatMatrix) -> Signs:
 
 
 def _patterns(classes: int) -> Signs:
-    """All patterns of signs, one of each opposite pair."""
+    """All sign patterns, one of each opposite pair."""
     bits = (np.arange(2 ** (classes - 1))[:, None] >> np.arange(classes)) & 1
     return np.asarray(1.0 - 2.0 * bits, dtype=np.float64)
 
 
 def _row_signs(magnitudes: FloatMatrix) -> Signs:
-    """One sign a row, so that the columns sum to as little as possible."""
+    """One sign per row, with the least column sums."""
     gram = magnitudes @ magnitudes.T
     classes = len(magnitudes)
     if classes <= _ENUMERABLE:
@@ -91,7 +91,7 @@ def _row_signs(magnitudes: FloatMatrix) -> Signs:
 
 
 def _descend(gram: FloatMatrix, signs: Signs) -> Signs:
-    """Flip the row that helps most until none helps."""
+    """Flip the row that reduces the sums most, until none does."""
     signs = signs.copy()
     while True:
         gain = signs * (gram @ signs) - np.diag(gram)

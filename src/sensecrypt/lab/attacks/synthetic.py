@@ -1,7 +1,7 @@
-"""Clients whose data is known, to measure attacks with: what an adversary sees of them, and apart from it the truth.
+"""Clients whose data is known, to measure attacks: what an adversary sees of them, and the truth.
 
-A client has K samples and trains on them in every round. All drawing follows from the seed. Networks are in evaluation
-mode throughout, so that batch normalisation neither sees nor leaks batches.
+A client has K samples and trains on them in every round. All draws follow from the seed. Networks are always in
+evaluation mode, so that batch normalisation does not use the batch.
 """
 
 from __future__ import annotations
@@ -16,49 +16,34 @@ import torch
 from torch import nn
 
 from sensecrypt import checks
-from sensecrypt.algo.ordering import descending_order
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.checks import IntVector
 from sensecrypt.client.training import as_tensor
 from sensecrypt.errors import InvalidInput
-from sensecrypt.lab.attacks.observation import FloatVector, Head, Observation, Samples, Unplaced
+from sensecrypt.lab.attacks.observation import FloatVector, Observation, Samples, Unplaced
 from sensecrypt.models import build_model, get_vector, mean_gradient, set_vector
 from sensecrypt.rng import derive_rng, derive_seed
 from sensecrypt.types import BoolVector
 
 Images = npt.NDArray[Any]
-STRATEGIES = ("high", "low", "random", "classifier")
 _WARM_UP_BATCH = 64
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SyntheticClient:
-    """A client with its truth. Attacks get `observe(…)`, or `observation`, and nothing else of it.
+    """A client with its data. Attacks receive only `observe(…)` or `observation`."""
 
-    Attributes:
-        observation: what was seen, with the mask that `synthetic_client` was given.
-        counts: how many samples of each class the client has.
-        inputs: its samples.
-        labels: their classes.
-        gradient: ĝ with nothing hidden.
-        at_before: the gradient of all its samples at `before`; with one step the same.
-        sensitivity: Γ = |w ⊙ g| of it.
-        last_upload: ĝ as the upload of the round before would give it; in the first round nothing but the initial
-            model was exposed, which gives 0.
-        weights: W_i, the model after its training: what it uploads.
-        scale: η·S.
-    """
-
-    observation: Observation
-    counts: IntVector
-    inputs: torch.Tensor
-    labels: torch.Tensor
-    gradient: FloatVector
-    at_before: FloatVector
-    sensitivity: FloatVector
+    observation: Observation  # with the mask that was passed to `synthetic_client`
+    counts: IntVector  # samples per class
+    inputs: torch.Tensor  # its samples
+    labels: torch.Tensor  # their classes
+    gradient: FloatVector  # ĝ with nothing hidden
+    at_before: FloatVector  # gradient of all samples at `before`; with one step, `gradient`
+    sensitivity: FloatVector  # Γ = |w ⊙ g| of `at_before`
+    # ĝ by the previous round's upload; 0 in the first round, as only the initial model was exposed
     last_upload: FloatVector
-    weights: npt.NDArray[np.float32]
-    scale: float
+    weights: npt.NDArray[np.float32]  # W_i, the model after training, which it uploads
+    scale: float  # η·S
 
     def observe(
         self,
@@ -72,26 +57,20 @@ class SyntheticClient:
         """The same client under another mask.
 
         Args:
-            hidden: what is not in sight: it is encrypted, blinded, or who knows where.
-            hidden_before: what was in the round before, where stale values come from; None: the same.
+            hidden: what is not visible: it is encrypted, blinded, or at an unknown position.
+            hidden_before: what was hidden in the previous round, which stale values come from; None: the same.
             clear_sensitivity: whether Γ is uploaded in the clear.
-            unplaced: what is plain at positions that are secret.
-            mask: which of the hidden is known to be encrypted; None: all.
+            unplaced: plain values at secret positions.
+            mask: which of the hidden parameters are known to be encrypted; None: all.
         """
         checks.same_length("hidden", hidden, self.gradient.size, "the model")
-        seen = self.observation
-        return Observation(
-            build=seen.build,
-            before=seen.before,
+        return replace(
+            self.observation,
             gradient=np.where(hidden, np.nan, self.gradient),
-            samples=seen.samples,
-            classes=seen.classes,
             stale=np.where(hidden if hidden_before is None else hidden_before, np.nan, self.last_upload),
             sensitivity=self.sensitivity if clear_sensitivity else None,
             unplaced=unplaced,
             mask=mask,
-            public=seen.public,
-            image_shape=seen.image_shape,
         )
 
 
@@ -114,32 +93,32 @@ def synthetic_client(
     """A client drawn from a data set, after its local training.
 
     Args:
-        model: a name in the zoo, or what makes a network from a seed.
-        images: (N, channels, height, width), 0 … 255; or inputs of any form as floating-point numbers.
+        model: a name in the zoo, or a function that makes a network from a seed.
+        images: (N, channels, height, width), 0 … 255; or inputs of any shape as floating-point numbers.
         labels: of the images.
-        classes: how many there are.
+        classes: number of classes.
         samples: K.
-        seed: all follows from it.
-        distribution: `iid`, samples at random; or how many classes, themselves drawn at random, they come from.
-        steps: S; with 1 the upload gives the gradient of all K samples (FedSGD), with more the mean of the steps'.
-        learning_rate: η, of the client and of the steps before.
-        minibatch: samples a local step, in shuffled passes over the data; None: all K.
-        trained: steps on other people's data before this round, 64 samples of all classes each.
+        seed: of all draws.
+        distribution: `iid`, samples at random; or the number of classes they are from, which are drawn at random.
+        steps: S; with 1 the upload gives the gradient of all K samples (FedSGD), with more the mean over the steps.
+        learning_rate: η, of the client and of `trained`.
+        minibatch: samples per local step, in shuffled passes over the data; None: all K.
+        trained: steps on other clients' data before this round, each on 64 samples of all classes.
         hidden: what is encrypted; None: nothing.
-        public_per_class: samples of each class that the adversary has; none of them is the client's.
+        public_per_class: samples per class that the adversary has, none of them the client's.
     """
     checks.whole("steps", steps, low=1)
     checks.whole("trained", trained, low=0)
     own = _draw(labels, classes, samples, distribution, derive_rng(seed, "attacked client"))
     others = np.setdiff1d(np.arange(len(labels)), own)
-    public = _per_class(labels, others, classes, public_per_class, derive_rng(seed, "attack public data"))
+    public = per_class(labels, others, classes, public_per_class, derive_rng(seed, "attack public data"))
 
     def build() -> nn.Module:
         model_seed = derive_seed(seed, "attack model")
         return build_model(model, seed=model_seed) if isinstance(model, str) else model(model_seed)
 
     network = build().eval()
-    data = _tensors(images, labels, own)
+    data = samples_at(images, labels, own)
     passed = _warm_up(network, images, labels, others, trained, learning_rate, derive_rng(seed, "attack warm-up"))
     last_upload = np.zeros_like(passed[-1], dtype=np.float64)
     order = derive_rng(seed, "attack local steps")
@@ -148,66 +127,43 @@ def synthetic_client(
         last_upload = earlier + (passed[-1].astype(np.float64) - passed[-2]) / (learning_rate * steps)
     before = passed[-1]
     gradient, weights = _local_gradient(network, before, data, steps, learning_rate, minibatch, order)
-    whole = steps == 1 and minibatch is None
-    at_before = gradient if whole else _gradient(network, before, data)
-    nothing = np.zeros(before.size, dtype=bool)
+    at_before = gradient if steps == 1 and minibatch is None else _gradient(network, before, data)
     seen = Observation(
         build=build,
         before=before,
         gradient=gradient,
         samples=samples,
         classes=classes,
-        public=_tensors(images, labels, public),
+        public=samples_at(images, labels, public),
         image_shape=tuple(map(int, images.shape[1:])),
     )
-    client = SyntheticClient(
+    client = client_with(seen, data, weights, at_before=at_before, last_upload=last_upload, scale=learning_rate * steps)
+    hides = np.zeros(before.size, dtype=bool) if hidden is None else hidden
+    return replace(client, observation=client.observe(hides))
+
+
+def client_with(
+    seen: Observation,
+    data: Samples,
+    weights: npt.NDArray[np.float32],
+    *,
+    at_before: FloatVector,
+    last_upload: FloatVector,
+    scale: float,
+) -> SyntheticClient:
+    """The client with this data whose upload, if nothing is hidden, is `seen`."""
+    return SyntheticClient(
         observation=seen,
-        counts=np.bincount(labels[own], minlength=classes).astype(np.int64),
+        counts=np.bincount(data[1].numpy(), minlength=seen.classes).astype(np.int64),
         inputs=data[0],
         labels=data[1],
-        gradient=gradient,
+        gradient=seen.gradient,
         at_before=at_before,
-        sensitivity=sensitivity(before.astype(np.float64), at_before).astype(np.float64),
+        sensitivity=sensitivity(seen.before.astype(np.float64), at_before).astype(np.float64),
         last_upload=last_upload,
         weights=weights,
-        scale=learning_rate * steps,
+        scale=scale,
     )
-    observed = client.observe(nothing if hidden is None else hidden)
-    return replace(client, observation=observed)
-
-
-def hide_by(
-    strategy: str,
-    *,
-    sensitivity: npt.ArrayLike,
-    share: float,
-    rng: np.random.Generator,
-    head: Head | None = None,
-) -> BoolVector:
-    """Which parameters a strategy of Appendix H encrypts.
-
-    Args:
-        strategy: `high` or `low` sensitivity first, `random`, or `classifier`: the whole last layer, whatever `share`.
-        sensitivity: Γ, one number a parameter.
-        share: of the parameters.
-        rng: for `random`.
-        head: where the last layer is, for `classifier`.
-    """
-    checks.choice("strategy", strategy, STRATEGIES)
-    scores = checks.finite_vector("sensitivity", sensitivity)
-    many = round(checks.number("share", share, low=0.0, high=1.0) * scores.size)
-    if strategy == "classifier":
-        if head is None:
-            raise InvalidInput("head", "is missing", "pass find_head(model, classes) to hide the classifier")
-        chosen = np.concatenate([head.weight.ravel(), head.bias])
-    elif strategy == "random":
-        chosen = rng.choice(scores.size, many, replace=False)
-    else:
-        order, _ = descending_order(scores)
-        chosen = order[:many] if strategy == "high" else order[scores.size - many :]
-    hidden = np.zeros(scores.size, dtype=bool)
-    hidden[chosen] = True
-    return hidden
 
 
 def _draw(
@@ -224,7 +180,7 @@ def _draw(
     return np.sort(rng.choice(pool, samples, replace=False))
 
 
-def _per_class(
+def per_class(
     labels: npt.NDArray[np.int64], pool: IntVector, classes: int, many: int, rng: np.random.Generator
 ) -> IntVector:
     """At most `many` positions of each class."""
@@ -232,7 +188,8 @@ def _per_class(
     return np.concatenate([rng.permutation(group)[:many] for group in members])
 
 
-def _tensors(images: Images, labels: npt.NDArray[np.int64], places: IntVector) -> Samples:
+def samples_at(images: Images, labels: npt.NDArray[np.int64], places: IntVector) -> Samples:
+    """Samples of a data set as networks take them, with pixels in 0 … 1."""
     return as_tensor(images[places]), torch.from_numpy(labels[places])
 
 
@@ -245,10 +202,10 @@ def _warm_up(
     learning_rate: float,
     rng: np.random.Generator,
 ) -> list[npt.NDArray[np.float32]]:
-    """The models of the last round but one and of the last: the aggregate of others is one of these steps."""
+    """The models before and after the last of these steps; each is one round of other clients."""
     passed = [get_vector(network)]
     for _ in range(steps):
-        batch = _tensors(images, labels, rng.choice(pool, min(_WARM_UP_BATCH, pool.size), replace=False))
+        batch = samples_at(images, labels, rng.choice(pool, min(_WARM_UP_BATCH, pool.size), replace=False))
         following = passed[-1] - learning_rate * _gradient(network, passed[-1], batch)
         passed = [passed[-1], following.astype(np.float32)]
     return passed
@@ -263,7 +220,7 @@ def _local_gradient(
     minibatch: int | None,
     rng: np.random.Generator,
 ) -> tuple[FloatVector, npt.NDArray[np.float32]]:
-    """ĝ = (before − after) / (η·S), the mean of the gradients along the client's steps; and where they lead."""
+    """ĝ = (before − after) / (η·S), the mean gradient of the client's steps; and the model after them."""
     total, weights = np.zeros(before.size), before
     size = len(data[1]) if minibatch is None else checks.whole("minibatch", minibatch, low=1, high=len(data[1]))
     waiting: IntVector = np.empty(0, dtype=np.int64)

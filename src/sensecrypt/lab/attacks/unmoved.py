@@ -1,8 +1,8 @@
-"""Labels from which parameters did not move at all, told by values alone.
+"""Labels from the values of parameters that did not move.
 
-A pixel that is 0 in all of a client's samples, or a unit that none of them wakes, leaves weights exactly where they
-were, so that their fixed-point numbers are among the plain ones, wherever those are. Public data tells how often
-samples of a class leave a parameter alone; counts are those that make the hits and misses likeliest.
+If a pixel is 0 in all of a client's samples, or a unit is inactive for all of them, the gradient of its weights is
+exactly 0. Their fixed-point numbers are then among the plain ones, at unknown positions. Public data shows how often
+samples of a class leave a parameter unmoved; the attack finds the counts with the largest likelihood.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ COORDINATES = 2_000
 _CHUNKS = 64
 _SHIFTS = (3, 5, 7, 11, 13, 17, 19, 23)
 _SMOOTH = 201
-_ALONE, _MOVED = 0.5, 0.1  # Beta prior of "leaves it alone": most parameters are left alone always or hardly ever
+_ALONE, _MOVED = 0.5, 0.1  # Beta prior of "unmoved": most parameters are unmoved by all samples or by hardly any
 _PASSES = 60
 
 
 def same_numbers(values: FloatVector, unplaced: Unplaced) -> tuple[BoolVector, FloatVector]:
-    """Whether the fixed-point number of each value is among the plain ones, and how often that is by chance.
+    """Whether the fixed-point number of each value is among the plain ones, and the chance that this is a coincidence.
 
-    Chance is what numbers a few steps beside have, averaged over values of like size.
+    The chance is how often neighbouring numbers are among them, averaged over values of similar size.
     """
     numbers = np.rint(values / unplaced.step).astype(np.int64)
     plain = np.unique(np.rint(unplaced.values / unplaced.step).astype(np.int64))
@@ -47,24 +47,16 @@ def same_numbers(values: FloatVector, unplaced: Unplaced) -> tuple[BoolVector, F
 
 @dataclass(frozen=True, eq=False)
 class _Evidence:
-    """What was seen of some parameters.
+    """The observations of some parameters."""
 
-    Attributes:
-        hit: whether the number it had is still there.
-        chance: that of a hit where it moved.
-        plain: chance that it is in sight at all, where it did not move.
-        zeros: for each class, how many public samples leave it alone.
-        left_alone: for each class, [zeros, n]: logarithm of the chance that n samples do.
-    """
-
-    hit: BoolVector
-    chance: FloatVector
-    plain: FloatVector
-    zeros: IntVector
-    left_alone: list[FloatMatrix]
+    hit: BoolVector  # whether its initial number is among the plain ones
+    chance: FloatVector  # of a hit if it moved
+    plain: FloatVector  # chance that it is plain if it did not move
+    zeros: IntVector  # per class, the number of public samples that leave it unmoved
+    left_alone: list[FloatMatrix]  # per class, [zeros, n]: log of the chance that n samples do so
 
     def likelihood(self, histograms: FloatMatrix) -> FloatVector:
-        """Logarithm, for each row of whole counts."""
+        """The log-likelihood of each row of whole counts."""
         stays = np.zeros((len(histograms), self.hit.size))
         for label, zeros in enumerate(self.zeros):
             stays += self.left_alone[label][:, histograms[:, label].astype(np.int64)].T[:, zeros]
@@ -73,25 +65,18 @@ class _Evidence:
         return np.asarray(np.log(np.where(self.hit, hit, 1 - hit)).sum(axis=1), dtype=np.float64)
 
 
-def unmoved_counts(
-    observation: Observation, unplaced: Unplaced, statistics: ClassStatistics, *, rng: np.random.Generator | None = None
-) -> FloatVector:
-    """Class counts that explain best which numbers of `before` are still there; the prior if nothing tells.
+def unmoved_counts(observation: Observation, unplaced: Unplaced, statistics: ClassStatistics) -> FloatVector:
+    """The class counts that explain best which numbers of `before` are among the plain ones; the prior without any.
 
-    Args:
-        observation: whose `before` is compared.
-        unplaced: the client's plain values.
-        statistics: of public samples.
-        rng: which coordinates of a large model to look at; None: always the same.
+    Of a large model it uses always the same coordinates.
     """
     if unplaced.values.size == 0:
         return prior(observation)
     hit, chance = same_numbers(observation.before.astype(np.float64), unplaced)
     never = (statistics.zeros == statistics.samples[:, None]).all(axis=0)
     plain = _in_sight(hit, chance, never & unplaced.possible)
-    telling = unplaced.possible & ~never & statistics.zeros.any(axis=0) & (plain > 0.1)
-    generator = derive_rng(0, "unmoved coordinates") if rng is None else rng
-    places = some_places(np.flatnonzero(telling), COORDINATES, generator)
+    informative = unplaced.possible & ~never & statistics.zeros.any(axis=0) & (plain > 0.1)
+    places = some_places(np.flatnonzero(informative), COORDINATES, derive_rng(0, "unmoved coordinates"))
     if places.size == 0:
         return prior(observation)
     tables = [_left_alone(int(samples), observation.samples) for samples in statistics.samples]
@@ -100,7 +85,7 @@ def unmoved_counts(
 
 
 def _in_sight(hit: BoolVector, chance: FloatVector, never: BoolVector) -> FloatVector:
-    """How often parameters that no sample moves are found, along the model: where a prefix hides them they are not."""
+    """How often parameters that no sample moves are found, per part of the model: hidden ones are not found."""
     chunks = np.arange(hit.size) * _CHUNKS // hit.size
     found = np.ones(_CHUNKS)
     for chunk in range(_CHUNKS):
@@ -113,7 +98,7 @@ def _in_sight(hit: BoolVector, chance: FloatVector, never: BoolVector) -> FloatV
 
 
 def _left_alone(public: int, samples: int) -> FloatMatrix:
-    """The logarithm of E[qⁿ] for each number of public samples that leave a parameter alone and n = 0 … samples."""
+    """The log of E[qⁿ] for each number of public samples that leave a parameter unmoved and n = 0 … samples."""
     alone = _ALONE + np.arange(public + 1)[:, None]
     moved = _MOVED + public - np.arange(public + 1)[:, None]
     return np.asarray(betaln(alone + np.arange(samples + 1), moved) - betaln(alone, moved), dtype=np.float64)

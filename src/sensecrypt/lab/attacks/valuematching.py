@@ -1,9 +1,9 @@
 """Labels from plain values whose positions are secret, by comparing them with the model that they started from.
 
-The aggregator of a cluster with a secret order sees numbers without names. First, which numbers did not move at all
-tell what the client's samples leave alone (`unmoved`), and so its classes roughly. Then values are given back to
-parameters as those counts predict (`placing`), counts are read off the gradients there (`prototype`), and both are
-repeated. Where a step moves values past many others, few of them are placed, and the first answer stands.
+In a cluster with a secret order the aggregator does not know the parameter of a value. First, numbers that did not move
+give rough class counts (`unmoved`). Then values are assigned to parameters as these counts predict (`placing`), new
+counts are estimated from the gradients there (`prototype`), and both steps are repeated. If a step moves values past
+many others, few can be assigned, and the first counts are the result.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sensecrypt.lab.attacks.prototype import prototype
 from sensecrypt.lab.attacks.unmoved import unmoved_counts
 
 _DOUBTS = (0.3, 0.1, 0.03)  # of the variance between classes, round by round
-_FEWEST = 100  # moved values in place: with fewer, counts would hang on them alone
+_FEWEST = 100  # moved values that are assigned: with fewer, the previous counts are kept
 
 
 def value_matching(observation: Observation) -> FloatVector:
-    """Class counts from `unplaced`: none of it, and there is the prior."""
+    """Class counts from `unplaced`; the prior if it is empty."""
     unplaced = observation.unplaced
     if unplaced is None:
         raise NotApplicable("observation", "has no unplaced values", "observe a cluster with a secret order")
@@ -34,11 +34,11 @@ def value_matching(observation: Observation) -> FloatVector:
     statistics = class_statistics(observation)
     counts = unmoved_counts(observation, unplaced, statistics)
     shares, spread = 0.7 * counts / counts.sum() + 0.3 / observation.classes, 0.1
-    everybody = np.vstack([unplaced.values, unplaced.others]).mean(axis=0)
+    mean = np.vstack([unplaced.values, unplaced.others]).mean(axis=0)
     for doubt in _DOUBTS:
         found = place(observation, unplaced, statistics, shares, doubt=doubt, spread=spread)
         last = doubt == _DOUBTS[-1]
-        placed = _placed(observation, found, unplaced.values if last else everybody)
+        placed = _placed(observation, found, unplaced.values if last else mean)
         if np.count_nonzero(placed.visible) < _FEWEST:
             break
         counts = prototype(placed)
@@ -47,10 +47,9 @@ def value_matching(observation: Observation) -> FloatVector:
 
 
 def _placed(observation: Observation, found: Placement, values: FloatVector) -> Observation:
-    """The observation with the gradients of placed values; those that did not move are left out.
+    """The observation with the gradients of assigned values, without those that did not move.
 
-    Small moves are placed more easily than large ones, and a fit to what stayed where it was would only find the
-    classes that move little.
+    Small moves are easier to assign than large ones, so a fit to unmoved values would favour classes that move little.
     """
     unplaced = observation.unplaced
     gradient = np.full(observation.before.size, np.nan)

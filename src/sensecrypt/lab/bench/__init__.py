@@ -1,1 +1,1 @@
-"""Speed and memory against named peers, both sides measured in one run, medians of repeats."""
+"""Benchmarks of speed and memory against named peers, measured in one run; medians of repeats."""

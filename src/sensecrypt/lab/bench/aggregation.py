@@ -1,4 +1,4 @@
-"""An aggregator on its own, in a process that loads nothing else: for measuring its memory."""
+"""An aggregator in a process that loads nothing else, to measure its memory."""
 
 from __future__ import annotations
 
@@ -19,13 +19,9 @@ from sensecrypt.types import Mask
 
 
 def aggregate_many(key: Mapping[str, Any], ciphertexts: Ciphertexts, clients: int, size: int) -> tuple[float, float]:
-    """Add as many uploads, each made when it is its turn; seconds, and by how many MB the peak memory grew.
+    """Add the uploads of so many clients, each made just before; returns seconds and the growth of peak memory in MB.
 
-    Args:
-        key: the public key, as `publicfile.public_fields` has it.
-        ciphertexts: of every upload.
-        clients: how many uploads.
-        size: parameters of the model.
+    `key` is as `publicfile.public_fields` returns it, `size` is the model's, and all uploads have the same ciphertexts.
     """
     public = public_key("the benchmark's key", dict(key))
     round_ = Round("bench", 0, 0, "model", size, public.profile, dict.fromkeys(range(clients), 1 / clients))

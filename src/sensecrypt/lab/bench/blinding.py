@@ -22,7 +22,7 @@ PROFILES = ("ring-2048x4", "paillier-2048")
 
 
 def run(*, model: str, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
-    """Clients that send their whole model, one way after the other; medians.
+    """Send the clients' whole models in each way in turn; medians.
 
     The aggregator's seconds are per upload, the key server's for the sum of all. All ways release the same sum.
     """

@@ -24,14 +24,14 @@ KINDS = ("client encryption", "aggregation", "decryption", "device clock")
 
 
 def run(*, repeats: int, on_step: Callable[[str], None]) -> Report:
-    """Play one round of the MLP, everything encrypted, in both modes alternately; medians and their ratios."""
+    """Run one round of the MLP, all encrypted, in both modes alternately; medians and their ratios."""
     problem = _problem()
     times: dict[tuple[str, str], list[float]] = {}
     models, sizes, ciphertexts = set(), set(), 0
     for repeat in range(repeats):
         for mode in ("real", "calibrated"):
             on_step(f"repeat {repeat + 1} of {repeats}: {mode}")
-            result = _play(problem, mode)
+            result = _run_mode(problem, mode)
             for kind, seconds in zip(KINDS, _parts(result), strict=True):
                 times.setdefault((kind, mode), []).append(seconds)
             models.add(tuple(vector.tobytes() for vector in result.vectors))
@@ -70,7 +70,7 @@ def _problem() -> Problem:
     return own_problem(build_model("mlp", seed=0), data[:-1], data[-1])
 
 
-def _play(problem: Problem, mode: str) -> Result:
+def _run_mode(problem: Problem, mode: str) -> Result:
     config = make_config(
         {"dataset": "own", "clients": CLIENTS, "rounds": 1, "policy": "full", "clustering": "none", "crypto": mode}
     )

@@ -44,12 +44,7 @@ def run(
 ) -> Report:
     """Time a sketch, then every method at every number of clients, each in its own process.
 
-    Args:
-        sizes: numbers of clients.
-        repeats: of the sketch, for its median time.
-        seed: of the sketches and of clustering.
-        on_step: called with a description of each step.
-        real: the data to sketch; None: synthetic groups.
+    Sketches are of `real` data, else of synthetic groups. `repeats` are those of the sketch.
     """
     vector = np.abs(np.random.default_rng(seed).standard_normal(ALEXNET))
     sketching = median_seconds(lambda: sketch(vector, seed=bytes(16)), repeats=repeats)
@@ -63,7 +58,7 @@ def run(
 
 
 def shown(report: Report) -> Iterator[Shown]:
-    """The table, and how our method came to its result."""
+    """The table, and the reason for the number of clusters of our method."""
     yield described(
         "Clustering sketches of {size} numbers, {data} (one sketch of {sketch_parameters:,} parameters: {ms:.1f} "
         "ms)".format(**report, size=SKETCH_SIZE, ms=1e3 * report["sketch_seconds"]),
@@ -106,7 +101,7 @@ def _compare(
         if method == PLAIN_AP and clients > PLAIN_AP_LIMIT:
             continue  # minutes and gigabytes
         if method == K_MEANS and (truth is None or truth.max() == 0):
-            continue  # there is no true k to give it
+            continue  # there is no true k
         on_step(f"{method}, {clients:,} clients")
         cost = in_own_process(_cluster_once, method, sketches, truth, seed)
         ours = cost.seconds if method == OURS else ours
@@ -115,7 +110,7 @@ def _compare(
 
 
 def _cluster_once(method: str, sketches: Matrix, truth: checks.IntVector | None, seed: int) -> tuple[float, Row]:
-    """Seconds and result of one method; the ARI is to the true groups, `why` is our method's account of its result."""
+    """Seconds and result of one method: the ARI to the true groups, and `why` our method chose its clusters."""
     why, start = "", time.perf_counter()
     if method == OURS:
         found = cluster_clients(sketches, random_state=seed)

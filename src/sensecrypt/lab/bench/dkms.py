@@ -1,4 +1,4 @@
-"""`sensecrypt bench dkms`: what the key service adds to the bare decryption, and how it serves many clients at once."""
+"""`sensecrypt bench dkms`: the key service against bare decryption, and its answers to many clients at once."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class _Running:
 def run(
     *, parameters: int, clients: int, workers: int, repeats: int, seed: int, on_step: Callable[[str], None]
 ) -> Report:
-    """Both sides alternately, on the same processors; then all clients at once. Medians, in seconds.
+    """Decrypt by both alternately, on the same processors; then serve all clients at once. Medians in seconds.
 
-    The service's seconds are from the aggregator's request to the acknowledgement, of a model that is encrypted whole.
-    Then all clients fetch the model over new connections, and all fetch a seed and send a tag: half (99 %) of them wait
-    at most the seconds of `p50` (`p99`).
+    The service's seconds are from the aggregator's request to the acknowledgement, for a model that is encrypted whole.
+    Then all clients fetch the model over new connections, and all fetch a seed and send a tag: `p50` and `p99` are
+    percentiles of their waiting times.
     """
     on_step("starting a service")
     with tempfile.TemporaryDirectory() as folder, _service(Path(folder), workers) as running:
@@ -107,7 +107,7 @@ def run(
 
 
 def shown(report: Report) -> Iterator[Shown]:
-    """The table, and how long clients waited."""
+    """The table, and the clients' waiting times."""
     yield Table(
         "Decrypting a sum of {parameters:,} parameters in {ciphertexts:,} ciphertexts, {workers} process(es) (medians "
         "of {repeats}, seconds)".format(**report),
@@ -128,7 +128,7 @@ def shown(report: Report) -> Iterator[Shown]:
 
 
 class _Rounds:
-    """Rounds of one sum: its ciphertexts are computed once, tags anew for each."""
+    """Rounds with the same sum: its ciphertexts are computed once, tags for every round."""
 
     def __init__(self, running: _Running, parameters: int, clients: int, seed: int) -> None:
         self._running, self._size = running, parameters
@@ -166,7 +166,7 @@ class _Rounds:
 
 
 def _at_once(running: _Running, clients: int, ask: Callable[[int, DkmsClient], int]) -> tuple[list[float], list[int]]:
-    """Seconds that each client waits for its answer, from the common start over a new connection; and the answers."""
+    """Seconds that each client waits for its answer over a new connection, after a common start; and the answers."""
     waited, gate = [0.0] * clients, threading.Barrier(clients)
     answers: list[int] = []
 

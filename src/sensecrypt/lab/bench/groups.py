@@ -1,4 +1,4 @@
-"""What fixed groups cost when clients drop out: how many rounds are released, and how many updates they contain."""
+"""The cost of fixed groups when clients drop out: how many rounds are released, with how many updates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST, QUORUM, ROUNDS = 3, 0.5, 100
 def run(*, runs: int, seed: int, on_step: Callable[[str], object]) -> list[Row]:
     """Means over runs of 100 rounds with one attempt each: the share of rounds released, and of updates used.
 
-    Sums are of `any` clients; or by the rule, of the clients that arrive (`fixed`) or of whole groups (`whole`).
+    Sums are of `any` clients, or follow the rule with all clients that arrive (`fixed`) or whole groups (`whole`).
     """
     rows = []
     for clients in (10, 100):
@@ -50,7 +50,7 @@ def shown(rows: Sequence[Row]) -> Iterator[Shown]:
 def play(way: str, clients: int, dropout: float, *, rng: np.random.Generator) -> tuple[float, float]:
     """One run: the share of its rounds that are released, and of its updates that are used."""
     weights, rules = dict.fromkeys(range(clients), 1 / clients), ReleaseRules(LEAST, QUORUM)
-    sums: dict[frozenset[int], dict[int, float]] = {}  # the same clients again add nothing to check
+    sums: dict[frozenset[int], dict[int, float]] = {}  # a second sum of the same clients adds nothing to check
     released = used = 0
     for _ in range(ROUNDS):
         there = frozenset(np.flatnonzero(rng.random(clients) >= dropout).tolist())

@@ -18,17 +18,17 @@ _Result = TypeVar("_Result")
 class Times:
     """Seconds of calls by name, of which medians are compared.
 
-    Methods that take turns are hit alike by a slow spell of the machine, and no call is charged for the garbage of
-    another one.
+    Methods should take turns, so that a slow period of the machine affects all. A call is timed without garbage
+    collection.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        """Start with nothing; `clock` gives seconds, of the wall or of the process."""
+        """Start without measurements; `clock` returns seconds, of the wall or of the process."""
         self._clock = clock
         self._seconds: dict[str, list[float]] = {}
 
     def of(self, name: str, call: Callable[[], _Result]) -> _Result:
-        """Call, and keep how long it took."""
+        """Call and time it."""
         collects = gc.isenabled()
         gc.disable()
         try:
@@ -48,21 +48,15 @@ class Times:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one call took in a process of its own.
+    """The cost of one call in a process of its own."""
 
-    Attributes:
-        seconds: of the call alone.
-        peak_mb: the largest resident memory of the whole process, the interpreter and its libraries included.
-        result: what the call returned.
-    """
-
-    seconds: float
-    peak_mb: float
-    result: Any
+    seconds: float  # of the call alone
+    peak_mb: float  # the largest resident memory of the process, with interpreter and libraries
+    result: Any  # what the call returned
 
 
 def median_seconds(call: Callable[[], object], *, repeats: int) -> float:
-    """Median wall time of `repeats` calls, after one that does not count."""
+    """Median wall time of `repeats` calls, after one call that is not timed."""
     call()
     times = Times()
     for _ in range(repeats):

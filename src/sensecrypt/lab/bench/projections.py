@@ -1,4 +1,4 @@
-"""`sensecrypt bench projections`: what a bound on each client's norm by random projections would cost; it is not built.
+"""`sensecrypt bench projections`: the cost of a bound on each client's norm by random projections, which is not built.
 
 A challenge r of one sign per block is drawn after all uploads have arrived. The aggregator forms Σ_b r_b·C_b of one
 client's ciphertexts: one ciphertext, whose slots each hold a projection of the values at that slot of every block. The
@@ -6,8 +6,9 @@ sum of their squares is an unbiased estimate of the squared norm of the update. 
 way, and the key server subtracts the same combination of the blinding values.
 
 It is not built because the key server would learn as many linear combinations of one client's update as a ciphertext
-has slots. With them it could confirm guesses, which blinded tags prevent; only two-party computation hides them. And
-the aggregator would keep uploads until the challenge is drawn, unless clients commit to them at the key server.
+has slots. With them it could confirm guesses, which blinded tags prevent; only secure computation between both servers
+would hide them. Also, the aggregator would have to keep uploads until the challenge is drawn, unless clients commit to
+them at the key server.
 """
 
 from __future__ import annotations
@@ -35,25 +36,19 @@ from sensecrypt.types import Mask
 
 PROFILE: Final = "paillier-2048"
 ENCRYPTED, BLINDED = "encrypted", "blinded"
-_DRAWS = 200  # challenges of which the error is the root of the mean square
+_DRAWS = 200  # challenges over which the error is averaged
 _MEMBERS = 8
 
 Signs = npt.NDArray[np.int64]
 
 
 def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
-    """One client's upload, projected; medians. The update is the difference of two initial models, uneven as they are.
+    """Project one client's upload for several numbers of challenges per client; medians.
 
-    Seconds and bytes are per client. `kept_bytes` is the upload that the aggregator keeps until the challenge is drawn;
-    `projections` is the number of linear combinations that the key server learns; `error` is the root mean square of
-    the relative error of the norm.
-
-    Args:
-        model: a name in the zoo.
-        challenges: drawn per client; one table row per number.
-        repeats: how often each step is timed.
-        seed: of the update and of the challenges, which a service would draw from the operating system.
-        on_step: called with a description of each step.
+    The update is the difference of two initial models, so its layers differ in size. Seconds and bytes are per client.
+    `kept_bytes` is the upload that the aggregator keeps until the challenge is drawn; `projections` is the number of
+    linear combinations that the key server learns; `error` is the root mean square of the relative error of the norm.
+    A service would draw challenges from the operating system, not from `seed`.
     """
     update = (get_vector(build_model(model, seed=seed)) - get_vector(build_model(model, seed=seed + 1))) / 10
     rng, (public, secret) = np.random.default_rng(seed), generate_keypair(PROFILE)
@@ -74,7 +69,7 @@ def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_
             for repeat in range(repeats):
                 on_step(f"{way}, {many} challenge(s), repeat {repeat + 1} of {repeats}")
                 total = RoundSum(round_, public)
-                total.add(other.upload, sender=1)  # the first one costs less: it is multiplied by 1
+                total.add(other.upload, sender=1)  # adding the first upload costs less
                 times.of("add", partial(total.add, protected.upload, sender=0))
                 signs = rng.choice(np.array([-1, 1]), size=(many, round_.blocks))
                 if way == ENCRYPTED:
@@ -98,7 +93,7 @@ def run(*, model: str, challenges: tuple[int, ...], repeats: int, seed: int, on_
 
 
 def shown(report: Report) -> Iterator[Shown]:
-    """The table, and what the key server would learn."""
+    """The table, and the information that the key server would learn."""
     yield described(
         "{model}, {parameters:,} parameters, per client, one core; ratio: to adding the upload once (medians of "
         "{repeats})".format(**report),
@@ -123,7 +118,7 @@ def shown(report: Report) -> Iterator[Shown]:
 
 
 def combine_ciphertexts(public: PublicKey, ciphertexts: Ciphertexts, signs: Signs) -> Ciphertexts:
-    """Per row of signs, the ciphertext of Σ_b r_b·v_b, slot by slot: one product per block, and one inverse."""
+    """Per row of signs, the ciphertext of Σ_b r_b·v_b per slot: one product per block, and one inverse."""
     square, n = public.modulus_squared, public.modulus
     pairs = public.parse("ciphertexts", ciphertexts)
     combined = []

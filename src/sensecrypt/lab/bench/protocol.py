@@ -1,4 +1,4 @@
-"""`sensecrypt bench protocol`: one client's round step by step, what the protocol adds, and the aggregator's memory."""
+"""`sensecrypt bench protocol`: the steps of a client's round, the overhead of the protocol, the aggregator's memory."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ CLIENTS = 3  # with fewer, the key server releases nothing
 
 
 def run(*, profile: str, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
-    """AlexNet, everything encrypted with that profile, as few clients as a sum must have, one core; medians.
+    """Run a round of AlexNet on one core, all encrypted with `profile`, with the fewest clients of a sum; medians.
 
-    Steps have the paper's average, our seconds, and those of the bare calls that ours consist of.
+    Each step has the paper's mean, our seconds, and those of the bare calls within ours.
     """
     times = Times()
     torch.set_num_threads(1)
@@ -88,7 +88,7 @@ def run(*, profile: str, repeats: int, seed: int, on_step: Callable[[str], None]
 
 
 def shown(report: Report) -> Iterator[Shown]:
-    """The steps, what the protocol adds to them, and the memory."""
+    """The steps, the overhead of the protocol, and the memory."""
     yield described(
         "One round of {model}, all {parameters:,} parameters encrypted in {ciphertexts:,} ciphertexts of {profile}, "
         "one core (medians of {repeats}, seconds)".format(**report),

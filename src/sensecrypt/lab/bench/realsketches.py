@@ -1,6 +1,6 @@
-"""Sketches of real data: what clients of a run upload for clustering, before the key server rotates it.
+"""Sketches of real data: what clients of a run send for clustering, before the key server rotates it.
 
-A rotation keeps all distances, so clustering gives the same result on these.
+A rotation keeps all distances, so clustering has the same result without it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,7 @@ _SEED = b"seed of the measured sketches"
 def real_sketches(dataset: str, clients: int, partition: str, *, seed: int, model: str = "") -> Matrix:
     """One sketch per client, of its sensitivities at the initial model, over all its samples.
 
-    Args:
-        dataset: name of a data set.
-        clients: how many clients share the training set.
-        partition: as in a run's configuration: `iid`, `categories:4`, `dirichlet:0.5`.
-        seed: of the partition and of the initial model.
-        model: a name in the zoo; empty: the data set's default.
+    Arguments are as in a run's configuration; `seed` is that of the partition and of the initial model.
     """
     settings = {"dataset": dataset, "model": model, "clients": clients, "partition": partition, "seed": seed}
     problem = configured_problem(make_config(settings))

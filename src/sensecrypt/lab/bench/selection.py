@@ -19,12 +19,11 @@ from sensecrypt.lab.bench.measure import in_own_process, median_seconds
 from sensecrypt.lab.bench.table import Report, Row, Shown, Table, described
 
 BUDGET, B, C, MAX_MI = 0.3, 2.0, 0.5, 2.0
-RESNET50 = 23_705_252
 ALEXNET = 124_534
 
 
 def run(sizes: Sequence[int], *, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
-    """Compare at AlexNet's size, then measure how our cost grows over `sizes`."""
+    """Compare at AlexNet's size, then measure the growth of our cost over `sizes`."""
     on_step(f"ours and HiGHS at {ALEXNET:,} parameters")
     against = [_against_highs(ALEXNET, repeats=repeats, seed=seed)]
     growth = []
@@ -38,7 +37,7 @@ def run(sizes: Sequence[int], *, repeats: int, seed: int, on_step: Callable[[str
 
 
 def instance(size: int, seed: int) -> tuple[checks.FloatVector, checks.FloatVector]:
-    """Weights and sensitivities like a trained network's: a third of the sensitivities zero, the rest long-tailed."""
+    """Weights and sensitivities like a trained network's: a third of the sensitivities is 0, the rest long-tailed."""
     rng = np.random.default_rng(seed)
     weights = rng.normal(0.0, 0.05, size)
     gradients = rng.lognormal(-8.0, 1.5, size)

@@ -1,4 +1,4 @@
-"""`sensecrypt bench sensitivity`: what each method's sensitivity costs (paper, "Comparison with FedML-HE")."""
+"""`sensecrypt bench sensitivity`: the cost of each method's sensitivity (paper, "Comparison with FedML-HE")."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HANDFUL = 200  # timed backward passes of the published loop
 def run(models: Sequence[str], *, samples: int, repeats: int, seed: int, on_step: Callable[[str], None]) -> Report:
     """Time every measure of sensitivity on every model, on one core.
 
-    A row is `extrapolated` if only `timed_passes` were timed. `map_mb` is the memory of our way to FedML-HE's map.
+    A row is `extrapolated` if only `timed_passes` were timed. `map_mb` is the memory of our FedML-HE map.
     """
     torch.set_num_threads(1)
     warm_up()
@@ -36,7 +36,7 @@ def run(models: Sequence[str], *, samples: int, repeats: int, seed: int, on_step
 
 
 def shown(report: Report) -> Iterator[Shown]:
-    """One table per model, and what was extrapolated."""
+    """One table per model, and what is extrapolated."""
     for measured in report["models"]:
         yield described(
             "Sensitivity of {parameters:,} parameters ({model}) on {samples:,} samples, gradients included, one core "
@@ -94,7 +94,7 @@ def published_seconds(model: nn.Module, sample: torch.Tensor, label: torch.Tenso
 
 
 def _instance(name: str, samples: int, seed: int) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-    """A new network and noise: the time does not depend on what is learnt."""
+    """A new network and noise: the time does not depend on the values."""
     rng = np.random.default_rng(seed)
     images = torch.from_numpy(rng.random((samples, *SHAPES[name]), dtype=np.float32))
     return build_model(name, seed=seed), images, torch.from_numpy(rng.integers(0, 10, samples))
@@ -103,7 +103,7 @@ def _instance(name: str, samples: int, seed: int) -> tuple[nn.Module, torch.Tens
 def _map_memory(name: str, samples: int, seed: int) -> tuple[float, float]:
     torch.set_num_threads(1)
     model, images, labels = _instance(name, samples, seed)
-    jacobian_map(model, images[:1], labels[:1])  # loads what PyTorch needs, whatever the size
+    jacobian_map(model, images[:1], labels[:1])  # loads parts of PyTorch
     before = peak_mb()
     jacobian_map(model, images, labels)
     return 0.0, peak_mb() - before

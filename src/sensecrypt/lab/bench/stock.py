@@ -1,4 +1,4 @@
-"""What a ciphertext costs with python-paillier on this machine: the paper's "stock implementation"."""
+"""The cost of python-paillier, the paper's "stock implementation", on this machine."""
 
 from __future__ import annotations
 

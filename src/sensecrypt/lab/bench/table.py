@@ -1,4 +1,4 @@
-"""Rows, reports and tables of benchmarks. A report is the JSON object that `--json` prints; tables describe it."""
+"""Rows, reports and tables of benchmarks. A report is the JSON object that `--json` prints; tables show it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Column = tuple[str, str | Callable[[Any], str]]
 
 @dataclass(frozen=True)
 class Table:
-    """Texts in lines, with one heading per column."""
+    """A table of texts, with one heading per column."""
 
     title: str
     headings: Sequence[str]
@@ -24,13 +24,9 @@ Shown = Table | str  # a table, or a sentence
 
 
 def described(title: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A table of rows.
+    """A table with one line per row.
 
-    Args:
-        title: above it.
-        columns: the heading of each, and its cells: the result of a function of the row, or `key:format`; empty where
-            the value is None.
-        rows: one per line.
+    A column has a heading and gives its cell as a function of the row, or as `key:format`; None becomes an empty cell.
     """
     return Table(title, [heading for heading, _ in columns], [[_cell(row, of) for _, of in columns] for row in rows])
 

@@ -7,6 +7,7 @@ encrypt as much as the fleet's weakest device did, by every adversary of the lad
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,7 +131,8 @@ def assess(
     for candidate, protection, row in zip(candidates, protections, report["rows"], strict=True):
         row |= {"label": candidate.name, "weakest_share": protection.share, **exposures[protection]}
     report["attacked"] = {key: getattr(attacked, key) for key in ("samples", "seeds", "distribution")}
-    report["findings"] = findings(report["rows"])
+    report = {**report, "findings": findings(report["rows"])}
+    report = {key: _without_nan(each) for key, each in report.items()}
     RunFolder(folder).write(REPORT, json.dumps(report, indent=1).encode())
     return report
 
@@ -180,6 +182,15 @@ def advise_subject(
         place = Path(folder) / "cost"
         report = assess(CANDIDATES, subject, {"rounds": 2, **settings}, place, attacked=attacked, on_step=on_step)
     return Advice(recommendation(report["rows"], RECOMMENDED, seeds), report)
+
+
+def _without_nan(value: Any) -> Any:
+    """For JSON: None for NaN, such as the accuracy of a model without test data."""
+    if isinstance(value, Mapping):
+        return {key: _without_nan(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _protection(row: Mapping[str, Any]) -> Protection:

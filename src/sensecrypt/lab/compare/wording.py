@@ -59,8 +59,8 @@ def demo_findings(rows: Sequence[Row]) -> list[str]:
         f"{slowest}.",
         f"Selective, as the paper: the most sensitive parameters first, as many as processor and line afford. "
         f"{times:.0f} times faster, but {_found(paper)}.",
-        f"Blinding only: {spoken(round_seconds(blinding))}, but whoever records a client's connection to the key server "
-        "can read its update later.",
+        f"Blinding only: {spoken(round_seconds(blinding))}, but whoever records a client's connection to the key "
+        "server can read its update later.",
         f"SenseCrypt: {ours['encrypted_share']:.0%} encrypted by ring-LWE in {spoken(round_seconds(ours))}; what a "
         f"device cannot afford is blinded. Sensitivities stay secret: {_found(ours)}.",
     ]

@@ -1,4 +1,4 @@
-"""What iLRG finds in batches of an untrained network, the images prepared as by its authors.
+"""iLRG on batches of an untrained network, with images prepared as by its authors.
 
 Their logs of 2022-09-03 are reproduced, batch by batch, if every image is first cropped and mirrored at random; the log
 of 2022-09-15 (FCN-3, 24 samples) if images are left as they are.
@@ -43,14 +43,9 @@ def recovered(
     moved: bool,
     generator: torch.Generator,
 ) -> Iterator[tuple[FloatVector, IntVector]]:
-    """For each batch, the counts that iLRG finds, before rounding, and the true counts.
+    """For each batch of positions, the counts that iLRG finds, before rounding, and the true counts.
 
-    Args:
-        model: ends in its classifier.
-        data: its training images are used.
-        batches: positions of images.
-        moved: whether images are cropped and mirrored at random.
-        generator: of the cropping and mirroring.
+    The model's last layer is its classifier. If `moved`, images are cropped and mirrored at random.
     """
     body, head = model[:-1], cast(nn.Linear, model[-1])
     weight, bias = head.weight.detach().numpy(), head.bias.detach().numpy()
@@ -64,7 +59,7 @@ def recovered(
 def _moved(images: npt.NDArray[np.uint8], generator: torch.Generator) -> npt.NDArray[np.uint8]:
     """Each image randomly cropped from itself with a black margin, and mirrored with probability 1/2.
 
-    Row, column and side are drawn image by image: another order would be another run.
+    Row, column and side are drawn per image, in the order of the authors' run.
     """
     height, width = images.shape[-2:]
     with_margin = np.pad(images, ((0, 0), (0, 0), (_MARGIN, _MARGIN), (_MARGIN, _MARGIN)))

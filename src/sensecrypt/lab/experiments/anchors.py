@@ -1,7 +1,7 @@
 """Does our iLRG find what its authors published? Untrained networks, random batches of normalised images.
 
-For FCN-3 the authors' own network and batches can be drawn again, and the figures must agree to the last digit. In all
-cases further networks are drawn, because the published figures are of one network, and networks differ.
+For FCN-3 the authors' own network and batches can be drawn again, and all digits must agree. In all cases further
+networks are drawn, as networks differ and the published figures are of one.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Anchor:
     leacc: float  # mean LeAcc over 50 batches of one network
     lnacc: float  # mean LnAcc
     moved: bool = True  # whether the images were cropped and mirrored at random
-    again: bool = False  # whether this very run can be repeated: network, batches and data are available
-    about: bool = False  # whether it is not of iLRG's authors but of an earlier run of ours, and approximate
+    again: bool = False  # whether their network, batches and data can be drawn again
+    about: bool = False  # whether it is approximate and of an earlier run of ours
 
 
 ANCHORS = (  # Ma et al., ICLR 2023, and the logs that they published with their code
@@ -70,8 +70,8 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _measure(anchor: Anchor, spec: Spec, _folder: Path) -> list[Row]:
-    """Means over batches: of the authors' run where it can be repeated, and of networks of our own."""
-    torch.set_num_threads(1)  # small networks: a second thread costs more than it saves
+    """Means over batches: of the authors' run if it can be repeated, and of our own networks."""
+    torch.set_num_threads(1)  # faster for small networks
     data = load_dataset(anchor.dataset)
     shared: Row = {"network": anchor.network, "dataset": anchor.dataset, "samples": anchor.samples}
     rows: list[Row] = []
@@ -127,7 +127,7 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """The authors' run to the last digit where it can be repeated; else within 0.03, or within the networks' spread."""
+    """All digits of the authors' run if it can be repeated; else within 0.03, or within the networks' spread."""
     verdicts = []
     for anchor in _measured(rows):
         values = [_of(rows, anchor, "ours", key) for key in ("leacc", "lnacc")]

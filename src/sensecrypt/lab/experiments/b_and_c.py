@@ -1,4 +1,4 @@
-"""Appendix F: which B and C are feasible for a slow client, and how much does each pair encrypt and leak?"""
+"""Appendix F: which B and C are feasible for a slow client, and what does each pair encrypt and leak?"""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from scipy.stats import spearmanr
 
 from sensecrypt.algo.selection import Normalise, security_floor, select
 from sensecrypt.algo.sensitivity import sensitivity
-from sensecrypt.client.training import as_tensor, train
+from sensecrypt.client.training import train
 from sensecrypt.config import PRESETS
 from sensecrypt.data import iid, load_dataset
 from sensecrypt.errors import InfeasibleSelection
+from sensecrypt.lab.attacks.synthetic import samples_at
 from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.charts import heat_map
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, graded
@@ -28,8 +29,8 @@ from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector, mean_gradi
 from sensecrypt.rng import derive_rng, derive_seed
 
 BEST, SECOND = (1.5, 0.3), (1.4, 0.4)  # the paper's
-Choice = Mapping[str, Any] | None  # of B and C; None: there is none
-READINGS: tuple[Normalise, ...] = get_args(Normalise)  # of what the objectives are normalised over
+Choice = Mapping[str, Any] | None  # of B and C, if there is one
+READINGS: tuple[Normalise, ...] = get_args(Normalise)  # the masks over which objectives are normalised
 CHOSEN = PRESETS["paper"]["normalise"]
 
 
@@ -42,7 +43,7 @@ def _measure(spec: Spec, _folder: Path) -> list[Row]:
     torch.set_num_threads(1)
     data = load_dataset(spec["dataset"])
     part = iid(data.train_labels, spec["clients"], rng=derive_rng(spec["seed"], "b-and-c"))[0]
-    images, labels = as_tensor(data.train_images[part]), torch.from_numpy(data.train_labels[part])
+    images, labels = samples_at(data.train_images, data.train_labels, part)
     model = build_model(DEFAULT_MODEL[spec["dataset"]], seed=derive_seed(spec["seed"], "model"))
     train(model, images, labels, epochs=spec["epochs"], batch_size=32, learning_rate=0.01, momentum=0.5, seed=1)
     weights = get_vector(model)
@@ -61,7 +62,7 @@ def combinations(
     max_mi: float,
     bins: int,
 ) -> list[Row]:
-    """One row per reading and pair (B, C): the encrypted share and its leakage; None where no mask is feasible."""
+    """One row per reading and pair (B, C): the encrypted share and its leakage, None without a feasible mask."""
     rows: list[Row] = []
     for reading in READINGS:
         for step, scale in pairs:

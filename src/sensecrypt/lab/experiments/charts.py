@@ -1,4 +1,4 @@
-"""The kinds of charts that items draw, on axes that `sensecrypt.lab.drawing` makes."""
+"""The charts of items, on axes of `sensecrypt.lab.drawing`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sensecrypt.lab.experiments.picking import Range, by
 def panel_each(
     rows: Rows, key: str, title: str, *, width: float = 5.4, height: float = 4.4, least: float = 7.5
 ) -> tuple[Figure, list[tuple[Axes, Rows]]]:
-    """A figure with one panel per value of a column, side by side, each titled by its value; and the rows of each."""
+    """A figure with panels side by side, one per value of a column, titled by it; and each panel's rows."""
     groups = by(rows, key)
     size = (max(width * len(groups), least), height)
     figure, panels = sheet(title, panels=len(groups), size=size, columns=len(groups))
@@ -34,7 +34,7 @@ def lines(
     ylabel: str,
     bands: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
 ) -> None:
-    """Draw one line per name, with a marker at every point; `bands` are the lower and upper ends of its shade."""
+    """Draw one line per name, with a marker at every point, and a shade between the two ends in `bands`."""
     for place, (name, (x, y)) in enumerate(series.items()):
         axes.plot(x, y, color=colour_of(place), marker="o" if len(x) <= 15 else "", markersize=4, label=name)
         if bands is not None and name in bands:
@@ -66,7 +66,7 @@ def bars(axes: Axes, groups: Sequence[str], series: Mapping[str, Sequence[float]
 def _places(
     axes: Axes, groups: Sequence[str], series: Mapping[str, object], ylabel: str
 ) -> Iterator[tuple[str, npt.NDArray[np.floating[Any]], float, str]]:
-    """Label the groups; then the name of each series, where its bars stand, their width and their colour."""
+    """Label the groups; yields the name of each series, and the positions, width and colour of its bars."""
     axes.set_xticks(range(len(groups)), list(groups))
     axes.set_ylabel(ylabel)
     axes.grid(axis="y")

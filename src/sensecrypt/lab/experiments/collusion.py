@@ -1,8 +1,8 @@
-"""Appendix J, Theorem 1: what the aggregator and c members of a cluster recover of an honest one, from kept messages.
+"""Appendix J, Theorem 1: what the aggregator and c members recover of an honest member, from a run's kept messages.
 
-Colluders know their own weights and the decrypted sum; the aggregator has the plain values of all clients. Subtracting
-these leaves an honest client's value alone wherever no other honest client encrypted, unless the values of the others
-are blinded. The coalition subtracts them in either case, and the difference is compared with the truth.
+Colluders know their own weights and the decrypted sum; the aggregator has the plain values of all clients. If they
+subtract these from the sum, a value of one honest client remains wherever no other honest client encrypted, unless
+plain values are blinded. The difference is compared with the truth in both cases.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     PART: {"preset": "default", "budget": "paper", "rest": "plain"},
     COVERED: {"preset": "default", "budget": "paper", "rest": "plain", "min_contributors": 5},  # all of a cluster
 }
-EXACT = 1e-3  # of a weight: errors below it count as recovered; fixed point and float32 leave 1e-6
+EXACT = 1e-3  # smaller errors of a weight count as recovered; rounding gives 1e-6
 
 
 def cells(spec: Spec) -> list[Cell]:
@@ -75,29 +75,19 @@ def _measure(protocol: str, settings: Mapping[str, Any], spec: Spec, folder: Pat
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """A client of a cluster in the recorded round, in the natural order of the parameters.
+    """A client of a cluster in the recorded round, in the natural order of the parameters."""
 
-    Attributes:
-        client: its number.
-        scale: fixed-point steps per unit of its weights.
-        encrypted: which values it encrypted.
-        own: its weights, known to itself.
-        plain: the fixed-point values that it did not encrypt, blinded or not, as in the sum; 0 elsewhere.
-        encoded: all its fixed-point values, as in the sum.
-        total: the cluster's decrypted sum in fixed point.
-    """
-
-    client: int
-    scale: float
-    encrypted: BoolVector
-    own: FloatVector
-    plain: FloatVector
-    encoded: FloatVector
-    total: FloatVector
+    client: int  # its number
+    scale: float  # fixed-point steps per unit of its weights
+    encrypted: BoolVector  # which values it encrypted
+    own: FloatVector  # its weights, known to itself
+    plain: FloatVector  # the fixed-point values that it did not encrypt, blinded or not, as in the sum; 0 elsewhere
+    encoded: FloatVector  # all its fixed-point values, as in the sum
+    total: FloatVector  # the cluster's decrypted sum in fixed point
 
 
 def _coalitions(target: Member, others: Sequence[Member]) -> Iterator[tuple[int, list[float], float]]:
-    """For every number of colluders: the recovered shares of the target's encrypted values, and their largest error.
+    """For every number of colluders, the recovered shares of the target's encrypted values, and the largest error.
 
     The aggregator alone does not receive the decrypted sum: the key server sends it to members only.
     """
@@ -121,16 +111,14 @@ def _coalitions(target: Member, others: Sequence[Member]) -> Iterator[tuple[int,
 
 
 def _clusters(run: RunFolder) -> Iterator[list[Member]]:
-    """The members of each cluster, from what was kept of the first round."""
+    """The members of each cluster, from the kept messages of the first round."""
     config, checkpoint = run.read_config(), run.load_checkpoint()
     labels = np.zeros(config.problem.clients, dtype=np.int64) if checkpoint is None else checkpoint[1]["labels"]
     problem = configured_problem(config)
     samples = np.array([len(each) for _, each in problem.clients])
     initial = get_vector(problem.build())
-    size, clip = (
-        initial.size,
-        clip_bound(config.training.clip, initial) if config.training.uploads == "updates" else None,
-    )
+    size = initial.size
+    clip = clip_bound(config.training.clip, initial) if config.training.uploads == "updates" else None
     for cluster in np.unique(labels):
         places = [int(place) for place in np.flatnonzero(labels == cluster)]
         members = {place: int(samples[place]) for place in places}
@@ -184,12 +172,12 @@ def draw(rows: Rows) -> Figure:
 
 
 def _mean(rows: Rows, count: int) -> float:
-    """The percentage that so many colluders recover on average."""
+    """The mean percentage that this number of colluders recovers."""
     return 100 * mean(where(rows, colluders=count), "recovered")
 
 
 def _most(rows: Rows, count: int) -> float:
-    """The percentage that they recover in the worst case."""
+    """The largest percentage that this number of colluders recovers."""
     return 100 * float(max(row["most"] for row in where(rows, colluders=count)))
 
 
@@ -215,7 +203,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _within(rows: Rows, protocol: str) -> Verdict:
-    """What at most as many colluders as the theorem allows recover under one protocol."""
+    """What colluders recover under one protocol, up to the number that the theorem allows."""
     within = [row for row in rows if row["colluders"] <= row["members"] - 2]
     words = ", ".join(
         f"{count}: {_mean(within, count):.1f} %, at worst {_most(within, count):.1f} %"

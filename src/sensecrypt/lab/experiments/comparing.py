@@ -1,4 +1,4 @@
-"""Runs of several methods under one scenario, as items measure them."""
+"""Comparisons of several methods in one scenario, for items."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHARED = ("rounds", "local_epochs", "clients", "ratio", "seed")
 
 
 def run_settings(spec: Spec, **more: Any) -> dict[str, Any]:
-    """The settings of runs: those that an item's settings name, and more."""
+    """The settings of runs: the shared ones among an item's settings, and more."""
     return {key: spec[key] for key in _SHARED if key in spec} | more
 
 
@@ -29,16 +29,10 @@ def compared(
     preset: str = "default",
     crypto: str = "auto",
 ) -> dict[str, Any]:
-    """The report of a comparison, continued if it was interrupted.
+    """The report of a comparison, which continues if it was interrupted.
 
-    Args:
-        scenario: whose settings hold where `settings` does not say otherwise.
-        dataset: name of a data set.
-        methods: as `sensecrypt compare --policies` takes them.
-        settings: of all methods.
-        folder: for their runs.
-        preset: of methods that name none.
-        crypto: as `sensecrypt compare --crypto` takes it.
+    `methods` and `crypto` are as in `sensecrypt compare --policies … --crypto …`; `settings` are of all methods, and
+    `preset` of those that name none.
     """
     chosen = parse_methods(",".join(methods), preset)
     whole = scenario_settings(scenario, dataset, dict(settings))

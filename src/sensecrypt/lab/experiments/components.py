@@ -51,7 +51,7 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _run(spec: Spec, preset: str, folder: Path) -> list[Row]:
-    """A round of some of 20 clients: work on one core, as a run records it."""
+    """A round of some of 20 clients, with the times that a run records on one core."""
     settings: dict[str, Any] = {
         "dataset": spec["dataset"],
         "partition": "iid",
@@ -81,7 +81,7 @@ def _run(spec: Spec, preset: str, folder: Path) -> list[Row]:
 
 
 def step_rows(result: Result, preset: str) -> list[Row]:
-    """One row per step, client and round; with the paper's preset, ciphertexts at python-paillier's cost."""
+    """One row per step, client and round; for preset paper, at python-paillier's cost."""
     side = STOCK if preset == "paper" else OURS
     stock = stock_cost_model() if preset == "paper" else None
     log = [stock.charge(record) if stock else record for record in result.log if record.round >= 0]
@@ -129,7 +129,7 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """Each statement about the table, at python-paillier's cost; then the times of our schemes."""
+    """The statements about the table, at python-paillier's cost; then the times of our schemes."""
     stock, ours = ({step: _range(rows, side, step)[1] for step in PAPER} for side in (STOCK, OURS))
     share, own = (
         median(row["share"] for row in rows if row["side"] == side and row["step"] == "encryption")
@@ -139,7 +139,7 @@ def judge(rows: Rows) -> list[Verdict]:
     client = sum(stock[step] for step in CLIENT_STEPS)
     times = {step: f"{number(stock[step])} s" for step in PAPER}
     heavy = [stock[step] / client for step in ("training", "decryption")]
-    apart = stock["aggregation"] / stock["encryption"]
+    multiple = stock["aggregation"] / stock["encryption"]
     faster = {step: stock[step] / ours[step] for step in ("encryption", "decryption")}
     return [
         Verdict(
@@ -162,8 +162,8 @@ def judge(rows: Rows) -> list[Verdict]:
         ),
         Verdict(
             "aggregation on the server (87.9 s) is comparable with encryption on a client",
-            f"{times['aggregation']} against {times['encryption']}: {apart:.2f} times, for {FLEET} uploads",
-            graded(0.5 < apart < 2),
+            f"{times['aggregation']} against {times['encryption']}: {multiple:.2f} times, for {FLEET} uploads",
+            graded(0.5 < multiple < 2),
         ),
         Verdict(
             "clustering is negligible (0.002 s, once)",

@@ -1,4 +1,4 @@
-"""Training time when devices become less alike from round to round ("Cost Efficiency under Varying Heterogeneity")."""
+"""Training time with more uneven devices in each round ("Cost Efficiency under Varying Heterogeneity")."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _SAYS = {
     "SenseCrypt, all": "the same, were the objectives normalised over all masks",
     "our default": "ours: and under our default, which keeps to a deadline?",
 }
-STATIC = 1.25  # times the first round's that counts as nearly static
-NEARLY = 1.5  # … and as its shape
-RISING = 1.5  # times the first round's that counts as a significant rise
+STATIC = 1.25  # times the first round's time: at most this is nearly static
+NEARLY = 1.5  # at most this is static in shape
+RISING = 1.5  # more than this is a significant rise
 _SECONDS = {"cifar-10": (55.0, 90.0), "fashion-mnist": (6.0, 35.0)}  # one epoch in four rounds; everything else
 
 
@@ -79,7 +79,7 @@ def _course(rows: Rows, method: str) -> Rows:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """By how much the mean and the spread of the last round exceed those of the first."""
+    """The growth of mean and spread from the first round to the last."""
     verdicts = []
     for dataset, own in by(rows, "dataset").items():
         mask, *others = (_course(own, name) for name in METHODS)
@@ -97,7 +97,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _static(dataset: str, name: str, course: Rows) -> Verdict:
-    """Whether a method's mean and slowest times stay; if those of our own default do, that is beyond the paper."""
+    """Whether a method's mean and slowest times are static; for our default this is beyond the paper."""
     growth, slowest = _growth(course), course[-1]["max"] / course[0]["max"]
     most = max(growth, slowest)
     return Verdict(

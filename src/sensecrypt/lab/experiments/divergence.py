@@ -52,10 +52,10 @@ def _measure(spec: Spec, partition: str, seed: int, folder: Path) -> list[Row]:
 
 
 def _distances(histograms: Sequence[npt.NDArray[np.int64]]) -> dict[str, float]:
-    """Means over all pairs of clients: classes i and j |i - j| apart, as in the paper; all classes equally apart."""
+    """Means over pairs of clients: the EMD with class distance |i - j|, as in the paper, and with equal distances."""
     shares = [histogram / histogram.sum() for histogram in histograms]
-    apart = [float(np.abs(one - other).sum()) for one, other in combinations(shares, 2)]
-    return {"emd": mean_emd(histograms), "histogram_distance": float(np.mean(apart))}
+    distances = [float(np.abs(one - other).sum()) for one, other in combinations(shares, 2)]
+    return {"emd": mean_emd(histograms), "histogram_distance": float(np.mean(distances))}
 
 
 def _course(rows: Rows, method: str, gradient: str) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ def _course(rows: Rows, method: str, gradient: str) -> list[dict[str, Any]]:
 
 
 def draw(rows: Rows) -> Figure:
-    """The union of the masks next to the distance of the data, as in the paper."""
+    """The union of the masks beside the distance of the data, as in the paper."""
     figure, [axes] = sheet("Union of the clients' masks, and how far apart their data are", panels=1, size=(8.5, 4.4))
     handles: list[Any] = []
     names = []
@@ -136,7 +136,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _rising(says: str, course: list[list[float]], ratio: float) -> Verdict:
-    """Judge the means over the seeds, and name the range over the seeds of each."""
+    """The verdict on the means over the seeds, with the range over the seeds."""
     unions = [float(np.mean(each)) for each in course]
     rises = all(later > earlier for earlier, later in pairwise(unions))
     grows = unions[-1] / unions[0]

@@ -35,15 +35,9 @@ preset `paper` (decision 15); it states the shares that it attacks.
 
 
 def write_document(items: Sequence[Item], results: Path, document: Path) -> str:
-    """Draw every picture again and compose the text.
+    """Draw every picture again; returns the text, whose links to the pictures are relative to `document`.
 
-    Args:
-        items: in the order of the document.
-        results: the folder with one folder per item.
-        document: where the text will be: its links to the pictures are relative.
-
-    Returns:
-        The text.
+    `items` are in the order of the document, and `results` has one folder per item.
     """
     measured = [(item, read_rows(results / item.id)) for item in items if (results / item.id / ROWS).exists()]
     if not measured:

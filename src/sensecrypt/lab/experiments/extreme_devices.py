@@ -1,8 +1,8 @@
-"""Attacks under extreme system heterogeneity: devices with 32 processors down to 1, each encrypting what it can.
+"""Attacks under extreme system heterogeneity: devices with 32 to 1 processors, each with its own budget.
 
 One round of nine clients that start from one model. Clients 1 to 8 encrypt what `select` chooses within the paper's
 budget, which with equal bandwidths is a client's CPUs divided by the largest number of CPUs; client 9 encrypts nothing.
-The paper does not say over which masks its two objectives are normalised, so shares are measured for every reading
+The paper does not say over which masks its two objectives are normalised. So shares are measured for every reading
 (`normalise`), and attacks for the one in the settings.
 """
 
@@ -22,9 +22,9 @@ from sensecrypt.algo.selection import Normalise, select
 from sensecrypt.data import load_dataset
 from sensecrypt.lab.assess.protection import Protection
 from sensecrypt.lab.assess.table import attack_rows
-from sensecrypt.lab.attacks.cohort import client_of_round, samples_at
+from sensecrypt.lab.attacks.cohort import client_of_round
 from sensecrypt.lab.attacks.ladder import attack_labels
-from sensecrypt.lab.attacks.synthetic import SyntheticClient
+from sensecrypt.lab.attacks.synthetic import SyntheticClient, samples_at
 from sensecrypt.lab.drawing import Axes, Figure, sheet
 from sensecrypt.lab.experiments.charts import lines
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
@@ -57,7 +57,7 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _round(spec: Spec, network: str, run: int, _folder: Path) -> list[Row]:
-    """All nine clients: first what they encrypt, then what is found about them."""
+    """Rows of all nine clients: their encrypted shares, and the results of attacks."""
     torch.set_num_threads(1)
     model, dataset = _SETTINGS[network]
     seed, large = spec["first_seed"] + run, network == LARGE
@@ -124,7 +124,7 @@ def _attacked(client: SyntheticClient, hidden: BoolVector, names: Sequence[str])
 
 
 def _default_rows(spec: Spec, _folder: Path) -> list[Row]:
-    """The preset default at some shares, and nothing encrypted. Real shares differ from the wanted by a parameter."""
+    """Attacks on preset default at some shares, and on nothing encrypted; each row gets the nearest budget's CPUs."""
     shares, cpus = spec["default_shares"], [float(each) for each in spec["cpus"]]
     rows = attack_rows(
         "lenet5",
@@ -145,7 +145,7 @@ def _default_rows(spec: Spec, _folder: Path) -> list[Row]:
 
 
 def draw(rows: Rows) -> Figure:
-    """What every client encrypts by each reading; then every attacker against the clients in order."""
+    """The share that clients encrypt in each reading; then every attacker against each client."""
     networks = list(dict.fromkeys((row["network"], row["preset"]) for row in rows))
     size = (17, 3.6 * len(networks))
     figure, panels = sheet("Attacks under extreme system heterogeneity", panels=3 * len(networks), columns=3, size=size)
@@ -188,7 +188,7 @@ def _draw_shares(axes: Axes, rows: Rows, network: str, preset: str, devices: Seq
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """The paper's statements about its attacker, then the same about stronger ones."""
+    """The paper's statements about its attacker, then about stronger ones."""
     verdicts: list[Verdict] = []
     for network in distinct(rows, "network"):
         exists, counted = (_course(rows, network, PAPERS, key) for key in ("leacc", "lnacc"))
@@ -221,7 +221,7 @@ def _static(rows: Rows, network: str, exists: Sequence[float], beside: str) -> V
 
 
 def _ratios(rows: Rows, network: str) -> Iterator[Verdict]:
-    """Whether the share falls from client to client in the settings' reading; then how much the reading matters."""
+    """Whether the share falls from client to client in the settings' reading, and how much the reading matters."""
     used = where(rows, network=network, kind="attack")[0]["reading"]
     shares, lowest = _shares(rows, network, used), LOWEST[network]
     budget = _shares(rows, network, used, "budget")[-1]
@@ -286,7 +286,7 @@ def _course(rows: Rows, network: str, adversary: str, key: str) -> list[float]:
 
 
 def _chosen(rows: Rows, network: str, reading: str, cpus: float) -> Rows:
-    """The choices of `select` for clients with so many CPUs, run by run."""
+    """The choices of `select` for the client with these CPUs, one per run."""
     return where(rows, kind="share", network=network, reading=reading, cpus=cpus)
 
 

@@ -1,4 +1,4 @@
-"""Appendix O: what does FedML-HE's sensitivity cost?"""
+"""Appendix O: the cost of FedML-HE's sensitivity."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _measure(spec: Spec, model: str, _folder: Path) -> list[Row]:
 
 
 def draw(rows: Rows) -> Figure:
-    """Seconds of each method, next to the paper's."""
+    """Seconds of each method, beside the paper's."""
     title = f"Sensitivity of all parameters over {rows[0]['samples']} samples, one core"
     figure, panels = panel_each(rows, "model", title, width=6.2, height=4.6, least=0)
     for axes, part in panels:
@@ -55,7 +55,7 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """FedML-HE as published takes hours, |w·g| a tenth of a second; our way to FedML-HE's map takes seconds."""
+    """The times of FedML-HE as published, of our way to its map, and of |w·g|."""
     seconds = {(row["model"], row["method"]): row["seconds"] for row in rows}
     models = {row["model"]: row for row in rows if row["method"] == PUBLISHED}
     published = {name: seconds[name, PUBLISHED] for name in models}

@@ -1,6 +1,6 @@
-"""docs/fidelity.md: what the paper says, row by row, with the code, preset `paper` and what was measured.
+"""docs/fidelity.md: the paper's statements row by row, each with code, preset `paper` and result.
 
-The words are in docs/fidelity.toml; values of settings, sizes of runs and verdicts of items are added here.
+The texts are in docs/fidelity.toml; values of settings, sizes of runs and verdicts of items are added here.
 """
 
 from __future__ import annotations
@@ -46,19 +46,15 @@ class _Measured:
     ran: bool = False  # whether there are rows
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the measurement
     verdicts: Sequence[Verdict] = ()
-    size: Sequence[str] = ()  # how the rows are smaller than the paper's
-    other: Sequence[str] = ()  # how else they differ
-    earlier: bool = False  # whether they were measured with other settings than today's
+    size: Sequence[str] = ()  # notes on how the rows are smaller than the paper's
+    other: Sequence[str] = ()  # notes on other differences
+    earlier: bool = False  # whether they were measured with other settings than the present ones
 
 
 def write_fidelity(items: Sequence[Item], results: Path, page: Path, *, specs: Path | None = None) -> str:
-    """The text of the page, from the rows in the TOML file of the same name and what the items measured.
+    """The text of the page, from the rows in the TOML file of the same name and the items' results.
 
-    Args:
-        items: all items.
-        results: the folder with one folder per item.
-        page: where the text will be.
-        specs: the items' settings; None: the project's own.
+    `results` has one folder per item; `specs` is the folder of the items' settings, if not the project's.
     """
     written = read_written(page.with_suffix(".toml"))
     known = {item.id: _measured(item, results, written, specs) for item in items}
@@ -99,7 +95,7 @@ def _is_size(note: str, common: bool, written: Written) -> bool:
 
 
 def _line(row: PaperRow, known: Mapping[str, _Measured]) -> tuple[str, str, set[tuple[str, str]]]:
-    """A row of the table, its outcome in one word, and the judged sentences in it."""
+    """A row of the table, its outcome, and the judged statements in it."""
     for name in filter(None, (row.item, row.runs)):
         if name not in known and not row.unjudged:
             fix = f"choose one of {', '.join(known)}"
@@ -114,7 +110,7 @@ def _line(row: PaperRow, known: Mapping[str, _Measured]) -> tuple[str, str, set[
 
 
 def _verdict(row: PaperRow, source: _Measured | None, found: Sequence[Verdict]) -> tuple[str, str]:
-    """The verdict in one word, and as the table shows it."""
+    """The outcome, and the verdict as the table shows it."""
     if row.item and found:
         outcome, words = _outcome(found)
         return outcome, f"{words} ([{row.item}]({RESULTS}#{row.item}))"
@@ -141,7 +137,7 @@ def _differences(row: PaperRow, source: _Measured) -> Sequence[str]:
 
 
 def _matching(row: PaperRow, source: _Measured) -> list[Verdict]:
-    """The judged sentences that contain all parts of the row's claim: one, or one per network or data set."""
+    """The verdicts whose statements contain all parts of the row's claim: one, or one per network or data set."""
     found = [
         each
         for each in source.verdicts
@@ -165,7 +161,7 @@ def _outcome(found: Sequence[Verdict]) -> tuple[str, str]:
 
 
 def _statement(verdict: Verdict) -> tuple[str, str]:
-    """The subject of a judged sentence (a network, data set or method) and its statement: "A: it falls (B)"."""
+    """The subject of a verdict (network, data set or method) and its statement, as in "A: it falls (B)"."""
     subject, _, rest = verdict.says.rpartition(": ")
     rest, _, method = rest.removesuffix(")").partition(" (") if rest.endswith(")") else (rest, "", "")
     return ", ".join(filter(None, (subject, method))), rest
@@ -186,7 +182,7 @@ def _unplaced(known: Mapping[str, _Measured], written: Written, placed: set[tupl
 
 
 def _is_ours(verdict: Verdict) -> bool:
-    """Whether a judged sentence is a question of ours, not a statement of the paper."""
+    """Whether a verdict answers a question of ours, not a statement of the paper."""
     return "ours:" in verdict.says or "(ours)" in verdict.says
 
 

@@ -1,8 +1,8 @@
 """The rows of docs/fidelity.toml: one per equation, algorithm line, setting, figure or statement of the paper.
 
-Each row has a verdict: that of an item where an item judges the statement (`claim`); otherwise `verdict`, with its
-reason (`why`) unless it is `same`, or `item`. With `item` the item's settings decide: either those in `item_values`
-compared with the paper's, or the differences that the item names.
+The verdict of a row is that of an item, if an item judges the statement (`claim`). Otherwise it is `verdict`, with its
+reason (`why`) unless it is `same` or `item`. With `item` it depends on the item's settings: on the comparison of
+`item_values` with the paper's, or on the differences that the item names.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ class PaperRow:
     scenario: str = ""  # of `sensecrypt compare`, whose settings replace the preset's
     dataset: str = ""  # likewise
     preset: str = ""  # what preset `paper` does, in words
-    item: str = ""  # of `sensecrypt reproduce`, that judges it
+    item: str = ""  # the item of `sensecrypt reproduce` that judges it
     claim: tuple[str, ...] = ()  # parts of the judged sentence
-    unjudged: str = ""  # why no item judges it, although `item` and `claim` name a future verdict
-    runs: str = ""  # the item in which it ran, where none judges it
+    unjudged: str = ""  # why `item` does not judge `claim` yet
+    runs: str = ""  # the item in which it ran, if none judges it
     item_values: dict[str, Any] = field(default_factory=dict)  # settings of that item, with the paper's values
     not_run: str = ""  # why it did not run
     ignore: tuple[str, ...] = ()  # parts of the item's notes on size that do not concern this row
     unmeasured: bool = False  # whether the paper gives no measurement of it
-    verdict: str = ""  # where no item judges it
+    verdict: str = ""  # if no item judges it
     why: str = ""  # the reason of that verdict
 
     @property
     def name(self) -> str:
-        """The row in error messages."""
+        """The row, for error messages."""
         return f"row {self.paper!r}, {self.says!r}"
 
 
@@ -112,7 +112,7 @@ def _row(table: dict[str, Any]) -> PaperRow:
 
 
 def _problems(row: PaperRow) -> list[tuple[bool, str, str]]:
-    """What may be wrong with a row: whether it is, the problem, and the fix."""
+    """The possible problems of a row: whether it has them, their text, and the fix."""
     judged = bool(row.claim or row.item or row.unjudged)
     places = sum(map(bool, (row.item, row.runs, row.not_run)))
     verdict, reason = row.verdict, row.verdict in ("same", "item") or bool(row.why)

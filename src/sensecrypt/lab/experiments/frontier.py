@@ -1,4 +1,4 @@
-"""Our own: what protection costs. Device seconds of a round against what adversaries find at the weakest client."""
+"""Our own: the cost of protection. Device seconds of a round against the attacks on the weakest client."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sensecrypt.models import DEFAULT_MODEL
 
 PAPER, OURS, PLAIN = "preset paper, python-paillier", "our default", "our default, rest plain"
 ALONE = tuple(name for name in NAMES if name not in ("prior", COLLUSION))
-NOTHING = 0.02  # of LnAcc above guessing that counts as nothing, besides what chance explains
-CLEAR = 0.25  # of LnAcc below the unprotected client's that counts as less
+NOTHING = 0.02  # a gain of LnAcc over guessing that counts as none, if chance does not explain more
+CLEAR = 0.25  # the least loss of LnAcc, from the unprotected client's, that counts
 
 
 def cells(spec: Spec) -> list[Cell]:
@@ -51,7 +51,7 @@ def _measure(spec: Spec, family: str, folder: Path) -> list[Row]:
     known: dict[Protection, list[dict[str, Any]]] = {}
     for point, row in zip(points, report["rows"][1:], strict=True):
         share = min(each["encrypted_share_min"] for each in row["rounds"])
-        # at a fixed share, this is what sensecrypt chooses
+        # policy sensecrypt chooses the same at a fixed share
         policy = row["policy"] if row["policy"] in ("full", "plaintext") else "sensecrypt"
         protection = Protection(policy, row["preset"], round(share, 3), row["settings"].get("rest"))
         if protection not in known:
@@ -67,7 +67,7 @@ _FIGURES = ("adversary", "policy", "preset", "rest", "seeds", "leacc", "lnacc", 
 
 
 def _attack(spec: Spec, protection: Protection) -> list[dict[str, Any]]:
-    """Rows of the protection and, for comparison, of the unprotected client."""
+    """Rows of the protection and of the unprotected client."""
     return attack_rows(
         DEFAULT_MODEL[spec["dataset"]],
         spec["dataset"],
@@ -96,7 +96,7 @@ def _best(point: dict[str, Any], names: Sequence[str]) -> float:
 
 
 def _strongest(point: dict[str, Any], names: Sequence[str]) -> str:
-    """The best LnAcc, and the adversary that reaches it if there are several."""
+    """The best LnAcc, with its adversary if there are several."""
     best = _best(point, names)
     who = next(name for name in names if point["found"].get(name) == best)
     return f"{best:.2f}" if len(names) == 1 or best == point["found"]["prior"] else f"{best:.2f} ({who})"
@@ -122,7 +122,7 @@ PANELS = {
 
 
 def draw(rows: Rows) -> Figure:
-    """Labels found against cost, one panel per adversary; points are labelled with the weakest client's share."""
+    """Labels found by cost, one panel per adversary; points show the weakest client's share."""
     figure, panels = sheet(
         "What protection costs: labels found against the length of a round", panels=3, size=(12.5, 4.6), columns=3
     )
@@ -148,7 +148,7 @@ def draw(rows: Rows) -> Figure:
 def _label_shares(
     axes: Axes, points: Sequence[dict[str, Any]], x: Sequence[float], y: Sequence[float], colour: str
 ) -> None:
-    """Write the weakest client's share alternately above and below the points, not at each where they are dense."""
+    """Write the weakest client's share above or below the points in turn, and skip some where they are dense."""
     written: list[tuple[float, str]] = []
     for point, across, up in zip(points, x, y, strict=True):
         words = f"{point['weakest_share']:.0%}"
@@ -160,7 +160,7 @@ def _label_shares(
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """What adversaries find in each family, and at what cost."""
+    """The results of adversaries in each family, and its cost."""
     paper, ours, bare = (_points(rows, family) for family in (PAPER, OURS, PLAIN))
     prior, plain = _prior(rows), _open(rows)
     reference = f"prior {prior:.2f}, plaintext {plain:.2f}"
@@ -212,7 +212,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _hidden(point: dict[str, Any], names: Sequence[str], prior: float) -> bool:
-    """Whether no adversary does better than guessing, beyond what chance explains."""
+    """Whether no adversary exceeds guessing by more than chance explains."""
     half = point["half"]
     return all(
         point["found"][name] - prior <= max(NOTHING, half[name] + half["prior"])

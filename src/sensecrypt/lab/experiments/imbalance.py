@@ -41,19 +41,19 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """How much more the fastest and the slowest client pay for the largest budget."""
+    """The cost of the largest budget for the fastest and the slowest client."""
     low, high = (end(row["budget"] for row in rows) for end in (min, max))
     seconds = {(row["budget"], row["client"]): row["he_seconds"] for row in rows}
     fast, slow = (end(row["client"] for row in rows) for end in (min, max))
     first, last = (seconds[high, client] / seconds[low, client] for client in (fast, slow))
     gap_low, gap_high = (seconds[budget, slow] - seconds[budget, fast] for budget in (low, high))
-    apart = seconds[low, slow] / seconds[low, fast]
+    multiple = seconds[low, slow] / seconds[low, fast]
     return [
         Verdict(
             "at 10 % the clients' HE times are not significantly different",
-            f"client {slow} takes {apart:.1f} times client {fast}'s time at {low:.0%}: work is divided by CPUs; "
+            f"client {slow} takes {multiple:.1f} times client {fast}'s time at {low:.0%}: work is divided by CPUs; "
             f"similar: at most {SIMILAR:g} times, in shape: at most 2",
-            graded(apart <= SIMILAR, apart <= 2),
+            graded(multiple <= SIMILAR, multiple <= 2),
         ),
         Verdict(
             "10 % to 90 %: the slowest client's HE time rises more than 10 times, the fastest's less than 5 times",

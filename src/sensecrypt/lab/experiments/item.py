@@ -23,18 +23,12 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 @dataclass(frozen=True)
 class Verdict:
-    """One statement and what was measured about it.
+    """One statement and what was measured about it."""
 
-    Attributes:
-        says: what the paper says; for an item of our own, the question.
-        measured: the figures that answer it.
-        outcome: `reproduced`; `reproduced in shape`: the trend, not the size; `not reproduced`; `beyond`: more than the
-            paper claims, or something it does not have; `too little to tell`: measured, but on too few clients, rounds
-            or samples for a verdict.
-    """
-
-    says: str
-    measured: str
+    says: str  # what the paper says; for an item of our own, the question
+    measured: str  # the figures that answer it
+    # `reproduced in shape`: the trend, not the size; `beyond`: more than the paper claims, or not in the paper;
+    # `too little to tell`: measured on too few clients, rounds or samples for a verdict
     outcome: Outcome
 
     def __post_init__(self) -> None:
@@ -61,37 +55,22 @@ def named_datasets(spec: Spec) -> list[str]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A part of an item that is measured separately and saved as soon as it is done.
+    """A part of an item that is measured separately and saved as soon as it is done."""
 
-    Attributes:
-        name: unique within the item; part of a file's name.
-        seconds: estimated duration on two cores.
-        measure: returns its rows; the folder is for its own files, which survive an interruption.
-    """
-
-    name: str
-    seconds: float
+    name: str  # unique within the item; part of a file's name
+    seconds: float  # estimated duration on two cores
+    # returns its rows; the folder is for its own files, which survive an interruption
     measure: Callable[[Path], list[Row]]
 
 
 @dataclass(frozen=True)
 class Item:
-    """A figure or table.
+    """A figure or table."""
 
-    Attributes:
-        id: its name on the command line.
-        title: what it shows.
-        place: where it is in the paper; empty for one of our own.
-        cells: its parts, given its settings.
-        draw: the picture.
-        judge: the statements about it, each with its outcome.
-        datasets: the data sets that it needs, given its settings.
-    """
-
-    id: str
-    title: str
-    place: str
-    cells: Callable[[Spec], list[Cell]]
-    draw: Callable[[Rows], Figure]
-    judge: Callable[[Rows], list[Verdict]]
-    datasets: Callable[[Spec], Sequence[str]] = named_datasets
+    id: str  # its name on the command line
+    title: str  # what it shows
+    place: str  # where it is in the paper; empty for one of our own
+    cells: Callable[[Spec], list[Cell]]  # its parts, given its settings
+    draw: Callable[[Rows], Figure]  # the picture
+    judge: Callable[[Rows], list[Verdict]]  # the statements about it, each with its outcome
+    datasets: Callable[[Spec], Sequence[str]] = named_datasets  # the data sets that it needs, given its settings

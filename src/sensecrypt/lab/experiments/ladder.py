@@ -1,4 +1,4 @@
-"""Every adversary of the ladder against every policy: the source of the tables in docs/security.md."""
+"""Our own: every adversary of the ladder against every policy, the source of the tables in docs/security.md."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _measure(distribution: str, spec: Spec, _folder: Path) -> list[Row]:
 
 
 def draw(rows: Rows) -> Figure:
-    """How far each adversary gets from guessing, 0, to every count right, 1."""
+    """The gain of each adversary: 0 for guessing, 1 for all counts right."""
     kinds = distinct(rows, "distribution")
     names = list(dict.fromkeys(_name(row) for row in rows))
     who = [name for name in NAMES if name != "prior" and any(row["adversary"] == name for row in rows)]
@@ -104,7 +104,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _strongest(rows: Rows, among: Rows) -> tuple[float, str]:
-    """The largest gain over guessing about the same clients, and the adversary that reaches it."""
+    """The largest gain over guessing for the same clients, and its adversary."""
     guesses = {row["distribution"]: row["lnacc"] for row in rows if row["adversary"] == "prior"}
     gains = [(_gain(row["lnacc"], guesses[row["distribution"]]), row) for row in among]
     best, row = max(gains, key=lambda pair: pair[0])
@@ -113,7 +113,7 @@ def _strongest(rows: Rows, among: Rows) -> tuple[float, str]:
 
 
 def _gain(value: float | None, guess: float) -> float:
-    """The gain from guessing, 0, to every count right, 1."""
+    """The gain: 0 for guessing, 1 for all counts right."""
     return float("nan") if value is None else max(value - guess, 0.0) / (1 - guess)
 
 
@@ -125,7 +125,7 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _percent(share: float) -> str:
-    """A share; without decimals from 5 % on, where it differs between clients."""
+    """A share; without decimals from 5 % on, as larger shares differ between clients."""
     return f"{share:.1%}" if share < 0.05 else f"{share:.0%}"
 
 

@@ -1,4 +1,4 @@
-"""Our own: what the three mask layouts cost and reveal, with the same budgets on the same fleet."""
+"""Our own: the cost of the three mask layouts and what they reveal, with equal budgets and devices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAYOUTS = {
     "prefix": "sensecrypt+budget=paper+rest=plain",
 }
 ALONE, TOGETHER = "aggregator", "aggregator+client"
-ROLES = ((ALONE,), (ALONE, TOGETHER))  # an attacker with a member may ignore what the member knows
+ROLES = ((ALONE,), (ALONE, TOGETHER))  # an attacker with a member may also attack without its knowledge
 NOTHING = 0.02  # of LnAcc above the prior that counts as nothing
 
 
@@ -86,13 +86,13 @@ def _mean(rows: Rows, layout: str, kind: str, key: str) -> float:
 
 
 def _recovered(rows: Rows, layout: str, of: Callable[[list[float]], float] = fmean) -> float:
-    """The share of a client's encrypted values that subtraction recovers: one figure per attacked client."""
+    """The share of encrypted values that subtraction recovers, per attacked client, summarised by `of`."""
     together = {row["client"]: row["recovered"] for row in _of(rows, layout, "attack") if row["role"] == TOGETHER}
     return of(list(together.values()))
 
 
 def _found(rows: Rows, layout: str, roles: tuple[str, ...]) -> tuple[float, str]:
-    """The LnAcc of the strongest attack in any of the roles, mean over the clients, and its name."""
+    """The mean LnAcc of the strongest attack in any of the roles, and its name."""
     means = {}
     for role in roles:
         own = [row for row in _of(rows, layout, "attack") if row["role"] == role and row["adversary"] != "prior"]
@@ -139,7 +139,7 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """What the prefix layout saves, and what it hides that the others do not."""
+    """The savings of the prefix layout, and what it hides that the others reveal."""
     names = [name for name in LAYOUTS if _of(rows, name, "client")]
     sent = {name: _mean(rows, name, "client", "ciphertexts") for name in names}
     megabytes = {name: _mean(rows, name, "client", "bytes_up") / 1e6 for name in names}

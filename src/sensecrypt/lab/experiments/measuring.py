@@ -1,4 +1,4 @@
-"""Measuring an item, from its first cell to its saved rows; after an interruption, finished cells are not repeated."""
+"""Measures an item and saves its rows; after an interruption, finished cells are not repeated."""
 
 from __future__ import annotations
 
@@ -33,13 +33,9 @@ def measured_already(folder: Path, scaled: Scaled) -> Saved | None:
 
 
 def measure(item: Item, scaled: Scaled, folder: Path, *, on_cell: OnCell | None = None) -> Saved:
-    """Measure all cells that are not saved yet, and save the rows.
+    """Measure all cells that are not saved yet, and save the rows in `folder`; a subfolder has the finished cells.
 
-    Args:
-        item: what to measure.
-        scaled: its settings.
-        folder: for the rows; a subfolder holds the finished cells.
-        on_cell: called before each cell with its name and the estimated seconds that are done.
+    `on_cell` is called before each cell with its name and the estimated seconds of the cells before it.
     """
     cells = item.cells(scaled.settings)
     names = [cell.name for cell in cells]

@@ -1,6 +1,6 @@
 """Appendix G: how much noise on the clients' uploads does clustering tolerate?
 
-Noise in three readings of the paper's σ = √(2·ln(1.25/δ))/ε:
+The noise has three readings of the paper's σ = √(2·ln(1.25/δ))/ε:
 
 * `written`: Algorithm 3 to the letter, N(0, σ²G²) on each of a client's numbers;
 * `sample`: as in DP-SGD, which the paper cites: a client's vector is a mean over its n samples, so the noise is divided
@@ -55,8 +55,8 @@ def _measure(spec: Spec, _folder: Path) -> list[Row]:
 
 
 def noise_rows(spec: Spec, clear: Matrix, sketches: Matrix, category: Labels) -> list[Row]:
-    """Scores without noise, then under each reading, amount and draw of it; and the distances of the maps."""
-    with import_module("threadpoolctl").threadpool_limits(1):  # small problems: threads would wait for each other
+    """Scores without noise and for each reading, ε and draw; and the distances for the maps."""
+    with import_module("threadpoolctl").threadpool_limits(1):  # faster: the problems are small
         return list(_noise_rows(spec, clear, sketches, category))
 
 
@@ -76,7 +76,7 @@ def _noise_rows(spec: Spec, clear: Matrix, sketches: Matrix, category: Labels) -
 
 
 def _plan(spec: Spec) -> Iterator[tuple[str, float, float, int]]:
-    """Each reading, clipping bound in lengths of the median vector, ε, and number of the draw."""
+    """Each reading, clipping bound in median lengths, ε, and number of the draw."""
     for reading in READINGS:
         for clip in spec["clips"] if reading == "written" else [1.0]:
             for epsilon in spec["epsilons"] if clip == 1.0 else [max(spec["epsilons"])]:
@@ -87,7 +87,7 @@ def _plan(spec: Spec) -> Iterator[tuple[str, float, float, int]]:
 def _scores(
     vectors: Matrix, category: Labels, *, reading: str, epsilon: float | None, clip: float, draw: int
 ) -> Iterator[Row]:
-    """One row per method. Methods use only distances, so short vectors with the same distances suffice."""
+    """One row per method. Methods use distances only, so short vectors with equal distances suffice."""
     short = _same_distances(vectors)
     distances = pairwise_distances(short)
     nearer, pairs = nearer_pairs(distances, category)
@@ -250,7 +250,7 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _guarantee(rows: Rows) -> Verdict:
-    """What the mechanism, as written, really guarantees to a client."""
+    """The guarantee that the mechanism, as written, gives to a client."""
     pairs = sorted({(row["epsilon"], row["local_epsilon"]) for row in rows if row.get("local_epsilon") is not None})
     kept = [true <= nominal for nominal, true in pairs]
     words = ", ".join(f"{nominal:g}: {true:.3g}" for nominal, true in pairs)
@@ -288,7 +288,7 @@ def _holds(rows: Rows, reading: str, methods: Sequence[str], low: float) -> bool
 
 
 def _share(rows: Rows, reading: str, epsilon: float) -> float:
-    """The share of a category's pairs that are closer than any other client is to either."""
+    """The share of pairs of one category that are closer than any other client is to either of the two."""
     own = where(rows, kind="score", reading=reading, method="AP", epsilon=epsilon, clip=1.0)
     return float(np.mean([row["nearer"] / row["pairs"] for row in own]))
 

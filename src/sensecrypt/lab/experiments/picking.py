@@ -1,4 +1,4 @@
-"""Selecting rows and summarising their columns: the first step of every picture and verdict."""
+"""Selects rows and summarises their columns, for pictures and verdicts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Range = tuple[float, float, float]  # least, mean (or median), largest
 
 
 def where(rows: Rows, **wanted: object) -> list[Mapping[str, Any]]:
-    """The rows that have these values in these columns, compared in this order."""
+    """The rows that have these values in these columns."""
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
 def distinct(rows: Rows, key: str) -> list[Any]:
-    """The values of a column, each once, in the order of the rows."""
+    """The different values of a column, in the order of the rows."""
     return list(dict.fromkeys(row[key] for row in rows))
 
 

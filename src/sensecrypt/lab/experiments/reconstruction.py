@@ -1,6 +1,6 @@
-"""Appendix P: images from gradients under MaskCrypt and SenseCrypt, by attackers with and without regard to the mask.
+"""Appendix P: images from gradients under MaskCrypt and SenseCrypt, by attackers that use the mask or ignore it.
 
-Also images from sensitivities in the clear, of which Appendix G says that no attack reconstructs data from them.
+Also images from sensitivities in the clear: Appendix G says that no attack reconstructs data from them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOTHING, MASK, SENSE = "nothing", "MaskCrypt", "SenseCrypt"
 CLEAR = "SenseCrypt, all of it"
 OURS, INSIDE = "default, aggregator alone", "default, with a member"
 SWEEP = {"high": "high_sensitivity", "random": "random"}
-SEEN = 0.5  # SSIM from which on a digit is recognisable; noise has about 0.05
+SEEN = 0.5  # SSIM above which a digit is recognisable; noise has about 0.05
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _methods(spec: Spec, seed: int) -> list[Attempt]:
 
 
 def _measure(spec: Spec, attempts: Sequence[Attempt], _folder: Path) -> list[Row]:
-    """Run two attempts at a time: an attack on a small network cannot use more than one core."""
+    """Run two attempts at a time, as an attack on a small network uses one core only."""
     attack = partial(_attack, spec["steps"], spec["restarts"])
     if not may_fork():
         return [attack(attempt) for attempt in attempts]
@@ -146,7 +146,7 @@ def _batch(spec: Spec, _folder: Path) -> list[Row]:
     )
     names = {"plaintext": NOTHING, "maskcrypt": MASK, "sensecrypt": SENSE}
     kept = ("attack", "adversary", "share", "psnr", "ssim")
-    # The paper compares uploads only: guessing and Γ in the clear are in docs/security.md.
+    # The paper compares uploads only; for guessing and Γ in the clear see docs/security.md.
     compared = [row for row in rows if row["adversary"] in ("zero-fill", "mask-aware")]
     return [{"method": names[row["policy"]], **{key: row[key] for key in kept}} for row in compared]
 
@@ -163,7 +163,7 @@ def _pixels(text: str) -> npt.NDArray[np.uint8]:
 
 
 def draw(rows: Rows) -> Figure:
-    """The image and its reconstructions; below, the quality of the mask-aware attack against the share."""
+    """The image and its reconstructions; below, the quality of the mask-aware attack by the share."""
     shown = [row for row in rows if row.get("image")]
     across = len(shown) + 1
     figure, [below] = sheet("One image from its gradient", panels=1, size=(12, 6.4))
@@ -200,7 +200,7 @@ def _picture(axes: Axes, text: str, title: str, note: str) -> None:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """The paper's comparison; both attackers at 3 %; and the share from which on the better attacker fails."""
+    """The paper's comparison, both attackers at 3 %, and the share at which the better attacker fails."""
     plain = _quality(rows, NOTHING, "mask-aware")
     mask, sense = (_median(rows, method, "zero-fill", "ssim") for method in (MASK, SENSE))
     count = sum(row["method"] == SENSE and row["adversary"] == "zero-fill" and row["attack"] == "dlg" for row in rows)
@@ -281,7 +281,7 @@ def _quality(rows: Rows, method: str, adversary: str, share: float | None = None
 
 
 def _median(rows: Rows, method: str, adversary: str, key: str, share: float | None = None) -> float:
-    """The median over single images; a missing PSNR is the infinite one of equal images."""
+    """The median over single images; None is the infinite PSNR of equal images."""
     wanted = ("dlg", method, adversary)
     own = [row for row in rows if (row["attack"], row["method"], row["adversary"]) == wanted]
     values = [row[key] for row in own if share is None or round(row["share"], 3) == share]

@@ -21,27 +21,16 @@ ROWS, TABLE, PICTURE = "rows.json", "rows.csv", "figure.png"
 
 @dataclass(frozen=True)
 class Saved:
-    """One measured item.
+    """One measured item."""
 
-    Attributes:
-        item: its id.
-        scale: `quick` or `full`.
-        settings: of the measurement.
-        differs: how it differs from the paper's.
-        machine: processor, memory and versions.
-        day: of the measurement, as year-month-day.
-        seconds: how long it took.
-        rows: the measurements.
-    """
-
-    item: str
-    scale: str
-    settings: dict[str, Any]
-    differs: list[str]
-    machine: dict[str, str]
-    day: str
-    seconds: float
-    rows: list[Row]
+    item: str  # its id
+    scale: str  # `quick` or `full`
+    settings: dict[str, Any]  # of the measurement
+    differs: list[str]  # how it differs from the paper's
+    machine: dict[str, str]  # processor, memory and versions
+    day: str  # of the measurement, as year-month-day
+    seconds: float  # how long it took
+    rows: list[Row]  # the measurements
 
 
 def write_rows(folder: Path, saved: Saved) -> None:

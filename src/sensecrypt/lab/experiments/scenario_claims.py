@@ -26,9 +26,9 @@ from sensecrypt.lab.experiments.scenario_rows import (
     chance,
 )
 
-EQUAL = 0.02  # points beyond the paper's range that still count as in it: costs are measured
-NEAR = 0.1  # … and that count as its shape
-SHORTER = 0.1  # of the time that must be saved to take less time
+EQUAL = 0.02  # points outside the paper's range that count as inside, as costs are measured
+NEAR = 0.1  # points outside it that count as its shape
+SHORTER = 0.1  # the least saving of time that counts as less
 AT_MOST = 3  # times the paper's multiple
 MUCH_LESS = 0.7  # upstream by downstream
 SAVINGS = {"MaskCrypt": (0.584, 0.627), "Baseline": (0.814, 0.887)}  # of time, by SenseCrypt on uneven devices
@@ -63,7 +63,7 @@ def _saving(found: Found, places: Sequence[Place], other: str) -> Verdict:
 
 
 def _other_reading(rows: Rows, reading: str) -> Verdict:
-    """Both savings, were the objectives normalised over other masks."""
+    """Both savings, if objectives were normalised over other masks."""
     found = Found(rows, reading)
     places = [place for place in found.places if place[0] in (SYSTEM, BOTH)]
     cuts = {other: _cuts(found, places, other) for other in SAVINGS}
@@ -84,7 +84,7 @@ def _cuts(found: Found, places: Sequence[Place], other: str) -> list[float]:
 
 
 def _as_claimed(cuts: Mapping[str, Sequence[float]], slack: float) -> bool:
-    """Whether all savings against each method are in the paper's range, give or take `slack`."""
+    """Whether all savings against each method are within `slack` of the paper's range."""
     return all(
         SAVINGS[other][0] - slack <= cut <= SAVINGS[other][1] + slack for other, each in cuts.items() for cut in each
     )
@@ -146,7 +146,7 @@ def _smaller_unions(found: Found) -> Iterator[Verdict]:
 
 
 def _accuracies(found: Found) -> Iterator[Verdict]:
-    """Above the others, as on IID data, and as fast: only where networks have learnt more than one answer for all."""
+    """Accuracy against the others and against IID data, and its speed, where networks learn more than a constant."""
     places = [place for place in found.places if place[0] != SYSTEM]
     if not places:
         return
@@ -177,7 +177,7 @@ def _accuracies(found: Found) -> Iterator[Verdict]:
 
 
 def _convergence(found: Found, places: Sequence[Place]) -> Verdict:
-    """By the rounds to 95 % of a method's own best: clusters start higher, which does not count as speed."""
+    """By the rounds to 95 % of a method's own best, as clusters start at higher accuracies."""
     need = []
     for place in places:
         plain, mine = (found.rounds(place, name) for name in ("Plaintext", "SenseCrypt"))
@@ -223,7 +223,7 @@ def _communication(found: Found) -> Iterator[Verdict]:
 
 
 def _exposed(found: Found) -> Verdict:
-    """What clients' own masks expose: a ciphertext of one client is the sum less the values of all others."""
+    """The share that one ciphertext exposes: a sum minus the values of all other clients."""
     shares = [found.total(place, "SenseCrypt", "under_covered_share") for place in found.places]
     return Verdict(
         "(ours) how much of what a cluster encrypts do fewer than three of its clients encrypt, so that the others "
@@ -234,7 +234,7 @@ def _exposed(found: Found) -> Verdict:
 
 
 def _ours(rows: Rows) -> Iterator[Verdict]:
-    """The default preset: how much it encrypts and what that costs, per round without set-up."""
+    """The default preset's encrypted share and its cost per round, without set-up."""
     found, ours = Found(rows), Found(rows, DEFAULT_PART)
     words, better = [], []
     for place in ours.places:

@@ -13,8 +13,8 @@ from sensecrypt.lab.experiments.item import Rows
 from sensecrypt.lab.experiments.picking import distinct, where
 
 OURS, AHEAD = "our default", "our default, ahead"
-READING = "budget"  # over these masks preset paper normalises its objectives
-READINGS = ("all", "feasible")  # and over these in the other readings
+READING = "budget"  # the masks over which preset paper normalises its objectives
+READINGS = ("all", "feasible")  # the masks of the other readings
 METHODS = {
     "Plaintext": "plaintext@paper",
     "Baseline": "full@paper",
@@ -31,8 +31,8 @@ PAPER_PART, DEFAULT_PART = READING, "default"
 WAYS = ("bytes_up", "bytes_down")
 STATISTICAL, SYSTEM, BOTH = "statistical", "system", "statistical+system"
 CLASSES = 10  # of both data sets
-LEARNT = 0.05  # above one answer for all samples: the least that counts as having learnt
-NORMAL = 0.02  # below the accuracy on IID data: the most that still counts as its level
+LEARNT = 0.05  # above a constant answer: the least that counts as learning
+NORMAL = 0.02  # below the accuracy on IID data: the most that counts as its level
 Place = tuple[str, str]  # scenario and data set
 
 
@@ -83,7 +83,7 @@ class Found:
 
 
 def chance(scenario: str) -> float:
-    """The accuracy of one answer for all samples of a client, whose classes are equally frequent."""
+    """The accuracy of a constant answer for a client, whose classes are equally frequent."""
     kind, _, groups = str(SCENARIOS[scenario].settings["partition"]).partition(":")
     if kind != "categories":
         return 1 / CLASSES

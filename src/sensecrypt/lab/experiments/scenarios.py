@@ -26,8 +26,8 @@ from sensecrypt.lab.experiments.scenario_rows import (
 )
 from sensecrypt.methods import Method, parse_methods
 
-_TRAINING = {"cifar-10": 13.0, "fashion-mnist": 1.0}  # seconds of all clients for an epoch
-_ENCRYPTING = {"cifar-10": 75.0, "fashion-mnist": 32.0}  # seconds of all clients for the whole model
+_TRAINING = {"cifar-10": 13.0, "fashion-mnist": 1.0}  # seconds of one epoch of all clients
+_ENCRYPTING = {"cifar-10": 75.0, "fashion-mnist": 32.0}  # seconds to encrypt all clients' whole models
 
 _TOTALS = (
     *("device_seconds", "device_seconds_ours", "setup_seconds", "encrypted_share", "union_share", "accuracy_mean"),
@@ -37,7 +37,7 @@ _TOTALS = (
 
 
 class _Calibrated(Method):
-    """A method whose encryption is charged at measured cost, whatever the mode of the others."""
+    """A method with calibrated encryption, whatever the mode of the others."""
 
     def configure(self, common: dict[str, Any], crypto: str) -> RunConfig:  # noqa: ARG002 (the mode of the others)
         """The configuration of the run."""
@@ -85,7 +85,7 @@ def _measure(spec: Spec, scenario: str, place: int, part: str, folder: Path) -> 
         if not _is_real(spec, scenario, dataset):
             chosen[1] = _Calibrated(**vars(chosen[1]))
         chosen[2] = _Calibrated(**vars(chosen[2]))  # the same ciphertexts, prepared earlier
-    # Devices do not change what is trained: scenarios and readings share it.
+    # Training does not depend on devices: scenarios and readings share it.
     training = folder.parent / f"training-{dataset}"
     report = compare(scenario, chosen, settings, folder, resume=True, training=training)
     rows: list[Row] = []
@@ -151,7 +151,7 @@ def _columns(
 
 
 def _accuracy(axes: Axes, courses: Mapping[str, Sequence[Mapping[str, Any]]], guess: float) -> None:
-    """Draw the clients' mean, with a shade from worst to best; methods that train the same models share a line."""
+    """Draw the clients' mean with a shade from worst to best; methods with the same models share a line."""
     drawn: dict[tuple[float, ...], list[str]] = {}
     for name, course in courses.items():
         drawn.setdefault(tuple(row["accuracy_mean"] for row in course), []).append(name)

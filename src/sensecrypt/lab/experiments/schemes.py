@@ -35,11 +35,11 @@ PAPER = {  # quantity: seconds and bytes with Paillier, seconds and bytes of all
 }
 BANDWIDTH = 50e6  # bytes per second, the paper's fastest device
 
-Encrypt = Callable[[int], Callable[[], int]]  # encrypts so many values; returns a function that returns their length
+Encrypt = Callable[[int], Callable[[], int]]  # encrypts a number of values; returns a function for their length
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """One cell per scheme; with one value per ciphertext, times are measured up to a limit and multiplied beyond it."""
+    """One cell per scheme; with one value per ciphertext, times above a limit are multiplied."""
     repeats, limit, most = spec["repeats"], spec["limit"], max(spec["quantities"])
     plan: list[tuple[str, Callable[[], Encrypt], int, float]] = [
         (STOCK, partial(_stock, 2048), limit, 0.022 * limit),
@@ -59,7 +59,7 @@ def _slug(name: str) -> str:
 
 
 def _measure(spec: Spec, name: str, make: Callable[[], Encrypt], most: int, _folder: Path) -> list[Row]:
-    """Medians of processor time on one core; larger quantities are multiplied from the largest that was measured."""
+    """Medians of processor time on one core; larger quantities are multiples of the largest that is measured."""
     encrypt = make()
     encrypt(1)  # builds tables
     rows: list[Row] = []
@@ -117,7 +117,7 @@ def _ours(profile: str) -> Encrypt:
 
 
 def draw(rows: Rows) -> Figure:
-    """Time and length against the number of values, ours and the paper's."""
+    """Time and length by the number of values, ours and the paper's."""
     figure, (left, right) = sheet("Encrypting values, one core", panels=2, size=(12, 5.2))
     names = distinct(rows, "scheme")
     for axes, key, label in ((left, "seconds", "seconds"), (right, "bytes", "bytes")):
@@ -142,7 +142,7 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """Sizes and times of one value and of the most."""
+    """Sizes and times of one value and of the largest number."""
     most = max(row["quantity"] for row in rows)
     cost = {(row["scheme"], row["quantity"]): row for row in rows}
     one = {name: cost[name, 1] for name in distinct(rows, "scheme")}

@@ -16,8 +16,9 @@ from sklearn.metrics import adjusted_rand_score, pairwise_distances, silhouette_
 from sensecrypt.algo.clustering import cluster_clients
 from sensecrypt.algo.sensitivity import sensitivity
 from sensecrypt.algo.sketching import sketch
-from sensecrypt.client.training import as_tensor, train, warm_up
+from sensecrypt.client.training import train, warm_up
 from sensecrypt.data import by_categories, class_histogram, earth_movers_distance, load_dataset
+from sensecrypt.lab.attacks.synthetic import samples_at
 from sensecrypt.lab.drawing import Figure, sheet
 from sensecrypt.lab.experiments.charts import client_map
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
@@ -32,7 +33,7 @@ KINDS = ("clear", "sketch")
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """One cell per learning rate of the one iteration; 0: the model as it is sent to the clients."""
+    """One cell per learning rate of the iteration; 0: before training."""
     samples = spec["clients"] * spec["samples"]
     return [
         Cell(f"rate-{rate:g}", samples / (1_200 if rate else 4_000), partial(_measure, spec, rate))
@@ -57,7 +58,7 @@ def sensitivities(spec: Spec, parts: Sequence[Labels], rate: float) -> Matrix:
     data = load_dataset(spec["dataset"])
     rows = []
     for client, part in enumerate(parts):
-        images, labels = as_tensor(data.train_images[part]), torch.from_numpy(data.train_labels[part])
+        images, labels = samples_at(data.train_images, data.train_labels, part)
         model = build_model(DEFAULT_MODEL[spec["dataset"]], seed=derive_seed(spec["seed"], "model"))
         if rate:
             seed = derive_seed(spec["seed"], "batches", client)
@@ -92,7 +93,7 @@ def _measure(spec: Spec, rate: float, _folder: Path) -> list[Row]:
 
 
 def draw(rows: Rows) -> Figure:
-    """Distances of the data, then of sensitivities and of sketches, in units of the largest."""
+    """Distances of the data, of sensitivities and of sketches, relative to the largest."""
     rates = distinct(rows, "rate")
     panels = [(rates[0], "emd", "earth mover's distance of the data")]
     for rate in rates:
@@ -107,7 +108,7 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """Whether clients of a category are closer to each other than to all others, and whether clustering finds them."""
+    """Whether clients of a category are closest to each other, and whether clustering finds the categories."""
     rates = by(rows, "rate")
     scores = {(rate, kind): _score(own, kind) for rate, own in rates.items() for kind in KINDS}
     head = "pairs of a category that are nearer than any other client of either: "
@@ -165,7 +166,7 @@ def _score(rows: Rows, kind: str) -> _Score:
 
 
 def nearer_pairs(matrix: Matrix, category: npt.ArrayLike) -> tuple[int, int]:
-    """How many pairs of one category are closer than any client of another is to either; and the number of pairs."""
+    """The number of pairs of one category that are closer than any other client is to either; and of all pairs."""
     kind = np.asarray(category)
     other = np.where(kind[:, None] != kind, matrix, np.inf).min(axis=1)
     pairs = [(a, b) for a in range(len(kind)) for b in range(a) if kind[a] == kind[b]]

@@ -23,27 +23,17 @@ _REPOSITORY = Path(__file__).parents[4] / "reproduce"
 
 @dataclass(frozen=True)
 class Scaled:
-    """One item at one scale.
+    """One item at one scale."""
 
-    Attributes:
-        scale: `quick` or `full`.
-        settings: what the item reads.
-        differs: how it differs from the paper's, in words.
-    """
-
-    scale: str
-    settings: dict[str, Any]
-    differs: tuple[str, ...]
+    scale: str  # `quick` or `full`
+    settings: dict[str, Any]  # what the item reads
+    differs: tuple[str, ...]  # how it differs from the paper's, in words
 
 
 def read_spec(item: str, scale: str, changes: Mapping[str, str], *, folder: Path | None = None) -> Scaled:
-    """The settings of an item.
+    """The settings of an item at a scale, from the project's files or those in `folder`.
 
-    Args:
-        item: its id.
-        scale: `quick` or `full`.
-        changes: settings to change, as the user typed them; those that the item does not have are ignored.
-        folder: of the files; None: the project's own.
+    `changes` are settings as the user typed them; those that the item does not have are ignored.
     """
     path, table = _read(item, folder)
     if scale not in table:
@@ -60,7 +50,7 @@ def read_spec(item: str, scale: str, changes: Mapping[str, str], *, folder: Path
 
 
 def common_differs(item: str, *, folder: Path | None = None) -> tuple[str, ...]:
-    """How an item differs from the paper's at every scale: in how it measures, not in how much."""
+    """How an item differs from the paper's at every scale: in its method, not in its size."""
     return tuple(_read(item, folder)[1].get("differs", ()))
 
 
@@ -82,7 +72,7 @@ def _like(key: str, text: str, old: Any) -> Any:
 
 
 def _is_like(new: Any, old: Any) -> bool:
-    """Whether both have one type; a whole number may stand for a float, and list elements are compared one by one."""
+    """Whether both have the same type, as have list elements; a whole number is accepted for a float."""
     if isinstance(old, list) and isinstance(new, list):
         return bool(new) and all(any(_is_like(each, known) for known in old) for each in new)
     return type(new) is type(old) or (type(new) is int and isinstance(old, float))

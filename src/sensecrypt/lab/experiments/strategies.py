@@ -1,4 +1,4 @@
-"""Appendix H: which parameters to encrypt first, by mutual information and by the labels that iLRG still finds."""
+"""Appendix H: which parameters to encrypt first, by mutual information and by the labels that iLRG finds."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FIRST = ("high", "low", "random")
 PAPERS, ALL_LAYERS = "zero-fill", "prototype"
 LARGE = "resnet50"  # the paper's network
 NAMES = {LARGE: "ResNet-50", "lenet5": "LeNet-5"}
-SHARP = 0.1  # the share above which the paper's curves have dropped
-LINEAR, UNCHANGED, ALMOST_NOTHING = 0.97, 0.8, 0.1  # R²; of MI, the least and the most part of its start
-ENOUGH = 3  # clients per point, for figures that hardly differ between clients
-ENOUGH_LABELS = 100  # for figures that do: with fewer, only misses beyond what chance explains count
+SHARP = 0.1  # above this share the paper's curves have dropped
+LINEAR, UNCHANGED, ALMOST_NOTHING = 0.97, 0.8, 0.1  # R²; parts of the initial MI
+ENOUGH = 3  # clients per point, for values that hardly differ between clients
+ENOUGH_LABELS = 100  # for others: with fewer, a miss counts only if chance does not explain it
 
 
 def cells(spec: Spec) -> list[Cell]:
-    """The paper's network, one cell per client; the small one, also with the attacker that reads all layers."""
+    """One cell per client of the paper's network; for the small one, one per attacker."""
     first, small = spec["first_seed"], spec["small_model"]
     found = [
         Cell(f"{spec['model']}-{seed}", 90.0, partial(_measure, spec, spec["model"], [first + seed], "shares", PAPERS))
@@ -99,7 +99,7 @@ def _mi(spec: Spec, bins: int) -> str:
 
 
 def _fitted(model: str, images: Images, classes: int) -> tuple[Images, str | Callable[[int], nn.Module]]:
-    """ResNet-50 takes 3 × 32 × 32 and has 100 classes: small grey images get a margin and three equal channels."""
+    """Images and network that fit: for ResNet-50, small grey images get a margin and three equal channels."""
     if model != LARGE or images.shape[1:] == (3, 32, 32):
         return images, model
     margins = [(0, 0), (0, 0), *((((32 - side) // 2, (33 - side) // 2)) for side in images.shape[2:])]
@@ -240,7 +240,7 @@ def _withstood(rows: Rows, name: str) -> Verdict:
 
 
 def _otherwise(rows: Rows, first: str) -> str:
-    """The same with other numbers of bins: at the start, just above 0.1, and at the end."""
+    """MI with other numbers of bins: at the start, just above 0.1, and at the end."""
     parts = []
     for key in [key for key in rows[0] if key.startswith("mi_")]:
         shares, bits = _curve(rows, first, PAPERS, key)
@@ -281,7 +281,7 @@ def _stopped(curve: tuple[list[float], list[float]], bound: float) -> float | No
 
 
 def _reached_later(share: float | None, than: float | None) -> bool:
-    """Whether protection is reached at twice the share at least; a curve that never reaches it is no evidence."""
+    """Whether protection needs at least twice the share; False if a curve never reaches it."""
     return share is not None and than is not None and share >= 2 * than - 1e-3  # shares are whole numbers of parameters
 
 
@@ -290,7 +290,7 @@ def _words(share: float | None) -> str:
 
 
 def _middle(rows: Rows) -> str:
-    """The three strategies at the share where protection differs most and MI least."""
+    """The three strategies at 40 %, where protection differs most and MI least."""
     shares = [share for share in _curve(rows, "low", PAPERS, "mi")[0] if share > 0]
     place = min(range(len(shares)), key=lambda at: abs(shares[at] - 0.4)) + 1
     parts = []

@@ -13,8 +13,9 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from sensecrypt.algo.ordering import descending_order
-from sensecrypt.client.training import as_tensor, train
+from sensecrypt.client.training import train
 from sensecrypt.data import load_dataset
+from sensecrypt.lab.attacks.synthetic import samples_at
 from sensecrypt.lab.drawing import Figure, log_axis, number
 from sensecrypt.lab.experiments.charts import panel_each
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, graded
@@ -22,7 +23,7 @@ from sensecrypt.lab.experiments.picking import by
 from sensecrypt.models import DEFAULT_MODEL, build_model, get_vector, mean_gradient, set_vector
 from sensecrypt.rng import derive_rng, derive_seed
 
-SHARES = (0.001, 0.01, 0.1, 0.5)  # of the parameters, most sensitive first
+SHARES = (0.001, 0.01, 0.1, 0.5)  # the most sensitive parameters, as shares of all
 _STEPS = {  # AlexNet diverges with larger ones
     "fashion-mnist": {"learning_rate": 0.05, "momentum": 0.9},
     "cifar-10": {"learning_rate": 0.01, "momentum": 0.5},
@@ -36,11 +37,11 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _measure(dataset: str, spec: Spec, _folder: Path) -> list[Row]:
-    """Single parameters drawn at random, then growing groups of the most sensitive, in a briefly trained network."""
+    """Single random parameters, then groups of the most sensitive, in a briefly trained network."""
     data = load_dataset(dataset)
     rng = derive_rng(spec["seed"], f"taylor {dataset}")
-    chosen = rng.choice(len(data.train_labels), spec["samples"], replace=False)
-    images, labels = as_tensor(data.train_images[chosen]), torch.from_numpy(data.train_labels[chosen])
+    chosen = np.asarray(rng.choice(len(data.train_labels), spec["samples"], replace=False))
+    images, labels = samples_at(data.train_images, data.train_labels, chosen)
     model = build_model(DEFAULT_MODEL[dataset], seed=derive_seed(spec["seed"], "model"))
     train(model, images, labels, epochs=spec["epochs"], batch_size=32, seed=1, **_STEPS[dataset])
     weights, gradient = get_vector(model), mean_gradient(model, images, labels)
@@ -63,7 +64,7 @@ def _measure(dataset: str, spec: Spec, _folder: Path) -> list[Row]:
 
 
 def _loss(model: nn.Module, weights: npt.NDArray[np.float32], images: torch.Tensor, labels: torch.Tensor) -> float:
-    """The loss in double precision: a single parameter changes it by less than single precision resolves."""
+    """The loss in double precision, as single precision does not resolve the effect of one parameter."""
     set_vector(model, weights)
     model.double().eval()
     with torch.no_grad():
@@ -73,7 +74,7 @@ def _loss(model: nn.Module, weights: npt.NDArray[np.float32], images: torch.Tens
 
 
 def draw(rows: Rows) -> Figure:
-    """The estimate against the true change, for single parameters and for groups."""
+    """The estimate by the true change, for single parameters and groups."""
     figure, panels = panel_each(rows, "dataset", "Change of the loss without a parameter", width=5.2, least=0)
     for axes, own in panels:
         for kind, marker, colour in (("one parameter", ".", "#0072B2"), ("a group", "D", "#D55E00")):
@@ -89,7 +90,7 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """Single parameters by rank correlation and median ratio; groups by their ratio."""
+    """Single parameters are judged by rank correlation and median ratio, groups by their ratio."""
     return [verdict for name, own in by(rows, "dataset").items() for verdict in _judged(name, own)]
 
 

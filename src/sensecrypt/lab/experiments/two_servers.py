@@ -1,4 +1,4 @@
-"""Appendix I: does a key server that decrypts (Algorithm 2) relieve clients that would decrypt (Algorithm 1)?"""
+"""Appendix I: does decryption by a key server (Algorithm 2) save time of clients, which decrypt in Algorithm 1?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONE, TWO = "Algorithm 1: clients decrypt", "Algorithm 2: a key server decrypts"
 METHODS = {ONE: "sensecrypt@paper", TWO: "sensecrypt@paper+key_mode=dkms"}
 STEPS = ("train", "select", "encrypt", "upload", "download", "decrypt")
 _MEANS = {"round_seconds": "seconds", "server_seconds": "server_seconds"}
-RELIEVED = 0.9  # of a client's time under Algorithm 1 that counts as relief
+RELIEVED = 0.9  # the largest part of the time under Algorithm 1 that counts as relief
 
 
 def cells(spec: Spec) -> list[Cell]:
@@ -59,7 +59,7 @@ def draw(rows: Rows) -> Figure:
 
 
 def judge(rows: Rows) -> list[Verdict]:
-    """What an average client and the slowest one save, and what the server does instead."""
+    """The savings of the average and the slowest client, and the server's time."""
     return [_relief(dataset, own) for dataset, own in by(rows, "dataset").items()]
 
 

@@ -1,7 +1,7 @@
-"""Attacks under statistical heterogeneity: SenseCrypt and MaskCrypt on clients with ever fewer classes.
+"""Attacks under statistical heterogeneity: SenseCrypt and MaskCrypt on clients with few classes.
 
-`uneven_rounds` measures. The settings give the number of clients and the readings, such as `drawn-200`: what a batch
-holds, and the local steps per round.
+`uneven_rounds` measures. A reading in the settings, such as `drawn-200`, is the content of a batch and the number of
+local steps per round.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PAPERS = "zero-fill"  # the attacker of the paper
 STRONG = ("prototype", "mask-only")
 MATCHING = "value-matching"  # attacks a secret order
 SMALL, LARGE = "LeNet-5, MNIST", "ResNet-50, CIFAR-100"
-CLIENTS = 10  # as in the paper; with fewer there is no verdict on its statements
-RISES = 0.15  # the least significant rise
+CLIENTS = 10  # as in the paper; with fewer, its statements get no verdict
+RISES = 0.15  # the least rise that is significant
 STATIC, NEARLY_STATIC = 0.1, 0.2  # spread over rounds
 HIGHER = 0.1  # above the other rounds, the least that is "exceptionally high"
 NOTHING_LEARNT = 0.05
@@ -165,7 +165,7 @@ def _papers(rows: Rows, name: str) -> Iterator[Verdict]:
 
 
 def _against_stronger(rows: Rows, name: str) -> Iterator[Verdict]:
-    """How much the best attacker gains over guessing, on the clients that it attacked."""
+    """The gain of the best attacker over guessing, on the clients that it attacked."""
     kinds = _kinds(rows)
     names = [each for each in distinct(rows, "adversary") if each not in ("prior", PAPERS)]
     for method in (SENSE, OURS):

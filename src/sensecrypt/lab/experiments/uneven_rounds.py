@@ -1,13 +1,13 @@
-"""Ten clients in four rounds with ever fewer classes per client; one model trained throughout, attacked in every round.
+"""Ten clients in four rounds with fewer classes per client in each; one model, attacked in every round.
 
 In the first round every client has equal parts of all classes; then samples of 5, 2 and 1 classes, and one sample of
-every other class. The paper does not say which of these samples a batch holds, so there are two readings:
+every other class. The paper does not say which of them a batch holds, so there are two readings:
 
 * `whole`: the batch is all data of a client, so every class is in every batch; one step per round;
 * `drawn`: clients share the whole data set in this way, and the batch is drawn from a client's part; many steps.
 
-Attacked is the gradient of the batch at the model that the round starts from. SenseCrypt has one mask per client,
-MaskCrypt one for all, agreed on by scores that take into account what earlier rounds exposed.
+Adversaries attack the gradient of the batch at the model that the round starts from. SenseCrypt has one mask per
+client, MaskCrypt one for all, by scores that depend on what earlier rounds exposed.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sensecrypt.algo.ordering import descending_order
 from sensecrypt.checks import IntVector
 from sensecrypt.data import Dataset, classes_per_client
 from sensecrypt.lab.assess.peers import Gradient, Peers
@@ -30,11 +31,10 @@ from sensecrypt.lab.attacks.cohort import (
     client_of_round,
     mean_model,
     own_classes,
-    samples_at,
 )
 from sensecrypt.lab.attacks.ladder import attack_labels
 from sensecrypt.lab.attacks.observation import Observation
-from sensecrypt.lab.attacks.synthetic import SyntheticClient, hide_by
+from sensecrypt.lab.attacks.synthetic import SyntheticClient, per_class, samples_at
 from sensecrypt.lab.experiments.item import Row
 from sensecrypt.models import build_model, get_vector
 from sensecrypt.policies import maskcrypt
@@ -49,7 +49,7 @@ class ClusterPeers(Peers):
     """A client and the clients of its round with the same classes, as in its cluster."""
 
     def __init__(self, client: SyntheticClient, alike: Sequence[Gradient]) -> None:
-        """Take the gradients of the cluster; `others` and `jacobian` are not used here."""
+        """Keep the gradients of the cluster; `others` and `jacobian` are not used here."""
         nothing: npt.NDArray[np.uint8] = np.empty((0, 1, 1, 1), dtype=np.uint8)
         super().__init__(client, nothing, np.empty(0, dtype=np.int64), seed=0)
         self._alike = list(alike)
@@ -78,20 +78,9 @@ def rounds(
 ) -> Iterator[Row]:
     """Rows of all rounds: one per client, method and adversary.
 
-    Args:
-        model: a name in the zoo.
-        data: the data set.
-        kinds: `iid` or the number of classes, round by round.
-        reading: `whole` or `drawn`.
-        clients: their number.
-        samples: K of a batch.
-        share: of the model that both methods encrypt.
-        steps: local steps of a client per round; with `whole`, 1.
-        learning_rate: of the steps.
-        seed: of all randomness.
-        attacks: adversaries against every client.
-        strong: adversaries with public data, against some clients.
-        strong_clients: the number of these clients.
+    `kinds` has `iid` or a number of classes per round. Batches have `samples`, and both methods encrypt `share` of the
+    model. Clients do `steps` per round; with the reading `whole`, 1. The first `strong_clients` are also attacked by
+    the adversaries in `strong`, which have public data.
     """
     build = partial(build_model, model, seed=derive_seed(seed, "uneven model"))
     network = build().eval()
@@ -104,7 +93,9 @@ def rounds(
         batches = [part if reading == "whole" else np.sort(rng.choice(part, samples, replace=False)) for part in parts]
         public = None
         if strong_clients:
-            public = samples_at(data.train_images, data.train_labels, _public(data, np.concatenate(batches), rng))
+            free = np.setdiff1d(np.arange(len(data.train_labels)), np.concatenate(batches))
+            places = per_class(data.train_labels, free, data.classes, PUBLIC_PER_CLASS, rng)
+            public = samples_at(data.train_images, data.train_labels, places)
         members = [
             client_of_round(
                 build,
@@ -145,11 +136,8 @@ def agreed_mask(
 ) -> BoolVector:
     """MaskCrypt's mask of a round: the clients' proposals, first choices first, up to the share.
 
-    Args:
-        exposed: the model as an adversary knows it.
-        trained: the clients' models after training.
-        clients: their gradients at the model that the round starts from enter the scores.
-        share: of the parameters.
+    Scores depend on `exposed`, the model as an adversary knows it, on the clients' models after training, and on their
+    gradients at the model that the round starts from.
     """
     size = exposed.size
     limit = round(share * size)
@@ -169,13 +157,6 @@ def _parts(
     return classes_per_client(data.train_labels, clients, k, rng=rng, stray=1)
 
 
-def _public(data: Dataset, taken: IntVector, rng: np.random.Generator) -> IntVector:
-    """Positions of labelled samples that are in no batch."""
-    free = np.setdiff1d(np.arange(len(data.train_labels)), taken)
-    of_class = [free[data.train_labels[free] == label] for label in range(data.classes)]
-    return np.concatenate([rng.permutation(each)[:PUBLIC_PER_CLASS] for each in of_class])
-
-
 def _alike(clients: Sequence[SyntheticClient], place: int, k: int, classes: int) -> list[Gradient]:
     """Gradients of the other clients with the same classes."""
     own = set(own_classes(place, k, classes))
@@ -186,8 +167,9 @@ def _alike(clients: Sequence[SyntheticClient], place: int, k: int, classes: int)
 def _attacked(
     client: SyntheticClient, agreed: BoolVector, share: float, names: Sequence[str], alike: list[Gradient] | None
 ) -> Iterator[dict[str, Any]]:
-    """Every adversary under every method; guessing, and nothing encrypted, are included."""
-    own = hide_by("high", sensitivity=client.sensitivity, share=share, rng=np.random.default_rng(0))
+    """Every adversary under every method, guessing and no encryption included."""
+    own = np.zeros(client.sensitivity.size, dtype=bool)
+    own[descending_order(client.sensitivity)[0][: round(share * own.size)]] = True
     seen: dict[str, tuple[Observation, BoolVector]] = {
         NOTHING: (client.observe(np.zeros_like(own)), np.zeros_like(own)),
         MASK: (client.observe(agreed), agreed),

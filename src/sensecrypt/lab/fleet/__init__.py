@@ -1,1 +1,1 @@
-"""A whole fleet as processes of this machine, for trying it out: key service, SuperLink, SuperNodes."""
+"""A fleet as processes of this machine, for trying it out: key service, SuperLink, SuperNodes."""

@@ -1,4 +1,4 @@
-"""The Flower app that plays a run: two modules of two lines, and a pyproject.toml with the run's settings."""
+"""The Flower app of a run: two modules of two lines, and a pyproject.toml with the run's settings."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _MODULES = {
 
 
 def write_app(folder: Path, config: RunConfig, *, run: str, seconds: Mapping[str, float]) -> Path:
-    """Write the app there; it can be submitted by `flwr run` as it is.
+    """Write an app that `flwr run` accepts; its folder.
 
     Args:
         folder: of the app.
         config: of the run.
         run: its name.
-        seconds: how long is waited for what, by the engine's keys: `deadline`, `enrol-seconds`.
+        seconds: time limits by their keys: `deadline`, `enrol-seconds`.
     """
     make_folder(folder)
     for name, text in _MODULES.items():

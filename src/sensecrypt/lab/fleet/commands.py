@@ -1,4 +1,4 @@
-"""How each part of a fleet is started: command lines and environments."""
+"""Command lines and environments of the parts of a fleet."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",  # else SuperLink asks a package index before each run
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",  # seconds until a message's process starts, at most; Flower: 1
-    "FLWR_LOG_LEVEL": "INFO",  # the line that tells that a node is online
+    "FLWR_LOG_LEVEL": "INFO",  # for the line that reports a node as online
     "RAY_USAGE_STATS_ENABLED": "0",
     "PYTHONUNBUFFERED": "1",
 }
 
 
 def command_of(name: str, folder: FleetFolder, description: Description) -> list[str]:
-    """What starts the part of that name."""
+    """The command line of the part of that name."""
     port = ["--host", HOST, "--port", str(description.ports[name])]
     if name == "dkms":
         return [*_dkms(folder), *port]
@@ -35,25 +35,22 @@ def command_of(name: str, folder: FleetFolder, description: Description) -> list
 
 
 def environment_of(name: str, folder: FleetFolder) -> dict[str, str]:
-    """A part's environment: this one's, and what Flower and we need."""
-    is_node = name.startswith("node-")
-    home = folder.node_home(name) if is_node else folder.flower_home
+    """A part's environment: this process's with what Flower and SenseCrypt need."""
+    home = folder.node_home(name) if name.startswith("node-") else folder.flower_home
     environment = {**flower_environment(home), TAG: tag(name, folder)}
-    if is_node:
-        environment["PATH"] = os.pathsep.join([str(folder.commands), environment["PATH"]])
     if name == "superlink":
         environment[AGGREGATOR_VARIABLE] = str(folder.identity(AGGREGATOR))
     return environment
 
 
 def flower_environment(home: Path) -> dict[str, str]:
-    """For any command of Flower; each starts others, which it looks for in PATH."""
+    """The environment of Flower's commands, which look for each other in PATH."""
     path = os.pathsep.join([str(_BESIDE), os.environ.get("PATH", os.defpath)])
     return {"OMP_NUM_THREADS": "1", **os.environ, **_QUIET, "FLWR_HOME": str(home), "PATH": path}
 
 
 def flower_command(name: str) -> str:
-    """A command that came with Flower, beside this Python."""
+    """The path of one of Flower's commands, beside this Python."""
     command = _BESIDE / name
     if not command.is_file():
         raise MissingExtra("a fleet", "dkms", "flower", "torch")
@@ -61,12 +58,12 @@ def flower_command(name: str) -> str:
 
 
 def tag(name: str, folder: FleetFolder) -> str:
-    """What tells a part's processes, and those that they start, from all others."""
+    """The mark of a part's processes and of those that they start."""
     return f"{folder.path}#{name}"
 
 
 def node_config(identity: Path) -> str:
-    """A SuperNode's configuration, in the only quotes that Flower takes: those that the path does not have."""
+    """A SuperNode's configuration, in quotes that the path does not contain: Flower accepts no escapes."""
     text = str(identity)
     literal = "'" not in text
     if not text.isprintable() or not (literal or not set(text) & {'"', "\\"}):
@@ -105,7 +102,7 @@ def _superlink(folder: FleetFolder, description: Description) -> list[str]:
 
 def _supernode(name: str, folder: FleetFolder, description: Description) -> list[str]:
     identity = folder.identity(name.replace("node-", "client-"))
-    command = [flower_command("flower-supernode"), "--superlink", description.superlink]
+    command = [sys.executable, "-m", "sensecrypt.lab.fleet.supernode", "--superlink", description.superlink]
     part = f"partition-id={name.removeprefix('node-')} num-partitions={description.clients}"
     command += ["--node-config", f"{node_config(identity)} {part}"]
     if not description.tls:

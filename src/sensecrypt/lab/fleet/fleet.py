@@ -1,4 +1,4 @@
-"""A fleet on this machine: started in order, looked after, ended in order."""
+"""A fleet on this machine: its parts are started in order, supervised, and ended in order."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from sensecrypt.lab.fleet.processes import sweep
 from sensecrypt.lab.fleet.submit import Submitted, submit
 from sensecrypt.lab.fleet.supervisor import Say, Supervisor
 
-_STILL_ONLINE = "Failed to activate SuperNode"  # a registered node that was killed, until two heartbeats are missed
+_STILL_ONLINE = (
+    "Failed to activate SuperNode"  # in the log of a killed node that is started again before two heartbeats are missed
+)
 _READY_SECONDS = 120.0
 _LOOK_SECONDS = 0.5
 NEEDED = ("dkms", "flower", "torch")  # extras
 
 
 class Fleet:
-    """A key service, a SuperLink and SuperNodes. As a context manager it is up inside and down after."""
+    """A key service, a SuperLink and SuperNodes; a context manager that starts and ends them."""
 
     def __init__(
         self,
@@ -40,14 +42,14 @@ class Fleet:
         port: int | None = None,
         say: Say = lambda _: None,
     ) -> None:
-        """Not up yet.
+        """Describe a fleet; `up` starts it.
 
         Args:
-            folder: of the fleet; made if it is new.
-            clients: how many SuperNodes; None: as many as the folder has.
-            tls: whether SuperLink has a certificate and SuperNodes have keys; None: as the folder has it.
-            port: the first of the fleet's ports, which are in a row; None: as before, or free ones.
-            say: told what happens, in lines.
+            folder: of the fleet; created by `up` if it is new.
+            clients: the number of SuperNodes; None: as in the folder.
+            tls: whether SuperLink has a certificate and SuperNodes have keys; None: as in the folder.
+            port: the first of the fleet's consecutive ports; None: as before, or free ones.
+            say: receives a line for each event.
         """
         self.folder = FleetFolder(folder.expanduser().absolute())
         self._asked, self._port, self._say = (clients, tls), port, say
@@ -72,7 +74,7 @@ class Fleet:
         return self._parts[name]
 
     def up(self) -> Fleet:
-        """Start everything, and wait until each part does its work; whatever fails ends what was started."""
+        """Start all parts, and wait until each works; a failure ends those that were started."""
         require("a fleet", *NEEDED)
         description = self._make_or_read()
         self._held.enter_context(self.folder.held())
@@ -84,7 +86,7 @@ class Fleet:
         return self
 
     def down(self) -> None:
-        """End everything: nodes, then SuperLink, then the key service."""
+        """End all parts: nodes, then SuperLink, then the key service."""
         nodes = [part for name, part in self._parts.items() if name.startswith("node-")]
         for node in nodes:
             node.signal_end()
@@ -96,7 +98,7 @@ class Fleet:
         self._held.close()
 
     def tend(self, stop: threading.Event) -> None:
-        """Until `stop` is set, start every part again that dies, as a service manager would."""
+        """Restart parts that die, as a service manager would, until `stop` is set."""
         supervisors = [Supervisor(part, self._say) for part in self.parts]
         while not stop.wait(_LOOK_SECONDS):
             started = [supervisor.look() for supervisor in supervisors]
@@ -112,11 +114,13 @@ class Fleet:
         if not self.folder.exists():
             if clients is None:
                 self.folder.refuse_another()
-                raise ServiceError("--clients", "is missing, and the fleet is new", "say how many, such as --clients 4")
+                raise ServiceError(
+                    "--clients", "is missing, and the fleet is new", "pass the number of clients, such as --clients 4"
+                )
             description = Description(clients, bool(tls))
             making.make_fleet(self.folder, description)
             self._say(f"Fleet of {clients} clients made in {self.folder.path}, for trying out only:")
-            self._say("the key service's passphrase and the certificate authority's key lie open in it.")
+            self._say("the key service's passphrase and the certificate authority's key are in it, unencrypted.")
         description = self.folder.read()
         for option, asked, has in (("--clients", clients, description.clients), ("--tls", tls, description.tls)):
             if asked is not None and asked != has:
@@ -126,11 +130,12 @@ class Fleet:
 
     def _start(self, description: Description) -> None:
         making.check_certificates(self.folder, description)
-        for name in reversed(description.ports):  # of a fleet whose `fleet up` was killed; nodes say goodbye first
+        for name in reversed(
+            description.ports
+        ):  # of a fleet whose `fleet up` was killed; nodes first, so that they deregister
             sweep(tag(name, self.folder), seconds=5)
         description = replace(description, port=self._choose_port(description), pids={})
         making.write_addresses(self.folder, description)
-        making.write_superexec(self.folder)
         making.check_identities(self.folder, description)
         self.folder.write(description)
         self._parts = {name: self._make(name, description) for name in ("dkms", "superlink", *description.nodes)}

@@ -1,4 +1,4 @@
-"""The `flwr` command of a fleet: its answers as values, its complaints as our errors."""
+"""The `flwr` command of a fleet: its answers as values, its errors as ours."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _KNOWN_KEY, _UNKNOWN_RUN = "already in use", "Run ID not found"
 
 
 def submit_app(folder: FleetFolder, app: Path) -> str:
-    """Start a Flower run of the app; its number."""
+    """Start a Flower run of the app; the run's number."""
     answer = _ask(folder, "run", str(app), "deploy")
     return str(answer["run-id"])
 
 
 def run_status(folder: FleetFolder, number: str) -> tuple[str, str]:
-    """What Flower says about a run: `pending`, `running`, `finished:completed`, …; and details."""
+    """Flower's status of a run, such as `pending`, `running` or `finished:completed`, and details."""
     try:
         runs = _ask(folder, "list", "deploy", "--run-id", number)["runs"]
     except SenseCryptError as error:
@@ -34,12 +34,12 @@ def run_status(folder: FleetFolder, number: str) -> tuple[str, str]:
 
 
 def stop_run(folder: FleetFolder, number: str) -> None:
-    """End a run of Flower's that has not ended."""
+    """End a run of Flower's."""
     _ask(folder, "stop", number, "deploy")
 
 
 def register_node(folder: FleetFolder, public_key: Path) -> None:
-    """Let the SuperNode with that key in; a node that SuperLink knows stays so."""
+    """Register a SuperNode's key with SuperLink, if it is not registered yet."""
     try:
         _ask(folder, "supernode", "register", str(public_key), "deploy")
     except SenseCryptError as error:
@@ -48,7 +48,7 @@ def register_node(folder: FleetFolder, public_key: Path) -> None:
 
 
 def count_online(folder: FleetFolder) -> int:
-    """How many SuperNodes SuperLink takes for online."""
+    """The number of SuperNodes that SuperLink reports as online."""
     nodes = _ask(folder, "supernode", "list", "deploy")["nodes"]
     return sum(node["status"] == "online" for node in nodes)
 
@@ -66,7 +66,7 @@ def answers(address: str, authority: Path | None) -> bool:
 
 
 def run_log(folder: FleetFolder, number: str) -> str:
-    """What the ServerApp of a run has said: Flower keeps it apart from SuperLink's log."""
+    """The log of a run's ServerApp, which Flower keeps beside SuperLink's log."""
     done = _call(folder, "log", number, "deploy", "--show")
     if done.returncode:
         raise SenseCryptError(f"flwr log: exit code {done.returncode}; read {folder.log('superlink')}")
@@ -81,8 +81,8 @@ def _ask(folder: FleetFolder, *arguments: str) -> dict[str, Any]:
         answer = None
     if isinstance(answer, dict) and answer.get("success"):
         return answer
-    told = answer.get("error-message") if isinstance(answer, dict) else done.stderr or done.stdout
-    reason = " ".join(str(told).split()) or f"exit code {done.returncode}"
+    message = answer.get("error-message") if isinstance(answer, dict) else done.stderr or done.stdout
+    reason = " ".join(str(message).split()) or f"exit code {done.returncode}"
     raise SenseCryptError(f"flwr {arguments[0]}: {reason}; read {folder.log('superlink')}")
 
 

@@ -1,4 +1,4 @@
-"""The folder of a fleet: what is where, what it was made as, and who holds it."""
+"""The folder of a fleet: its layout, its description, and its lock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sensecrypt import checks
 from sensecrypt.errors import InvalidInput, ServiceError
 from sensecrypt.files import write_whole
 
-VERSION = 1
+VERSION = 2
 HOST = "127.0.0.1"
 AGGREGATOR = "aggregator"
 _MADE = "fleet.json"
@@ -24,13 +24,13 @@ _ANOTHER = "choose a new folder, or one that `sensecrypt fleet up` made"
 
 @dataclass(frozen=True)
 class Description:
-    """What `fleet.json` tells.
+    """The contents of `fleet.json`.
 
     Attributes:
-        clients: how many SuperNodes.
+        clients: the number of SuperNodes.
         tls: whether SuperLink has a certificate, and SuperNodes have keys.
-        port: SuperLink's; the key service has the next one, then come the SuperNodes; 0: never started.
-        pids: of the parts, by name, as long as the fleet is up.
+        port: of SuperLink, followed by those of the key service and of the SuperNodes; 0: never started.
+        pids: of the parts by name, while the fleet is up.
         version: of the folder.
     """
 
@@ -41,7 +41,7 @@ class Description:
     version: int = VERSION
 
     def __post_init__(self) -> None:
-        """Refuse what is no fleet."""
+        """Check the number of clients."""
         checks.whole("clients", self.clients, low=2, high=1000)
 
     @property
@@ -61,18 +61,18 @@ class Description:
 
     @property
     def dkms_url(self) -> str:
-        """Where the key service is."""
+        """The address of the key service."""
         return f"https://{HOST}:{self.ports['dkms']}"
 
     @property
     def superlink(self) -> str:
-        """Where SuperLink is."""
+        """The address of SuperLink."""
         return f"{HOST}:{self.ports['superlink']}"
 
 
 @dataclass(frozen=True)
 class FleetFolder:
-    """Where everything of a fleet is."""
+    """The paths of a fleet's files."""
 
     path: Path
 
@@ -93,7 +93,7 @@ class FleetFolder:
 
     @property
     def database(self) -> Path:
-        """SuperLink's state: registered nodes, runs."""
+        """SuperLink's state: registered nodes and runs."""
         return self.path / "superlink" / "state.db"
 
     @property
@@ -101,55 +101,50 @@ class FleetFolder:
         """SuperLink's and the `flwr` command's FLWR_HOME."""
         return self.path / "flwr"
 
-    @property
-    def commands(self) -> Path:
-        """Commands that SuperNodes find before Flower's."""
-        return self.path / "bin"
-
     def log(self, part: str) -> Path:
-        """What a part of the fleet says."""
+        """The output of a part of the fleet."""
         return self.path / "logs" / f"{part}.log"
 
     def certificate(self, name: str) -> tuple[Path, Path, Path]:
-        """Certificate, key and authority of a party."""
+        """Certificate, key and authority of a server, an admin, the aggregator or a client."""
         return self.pki / f"{name}.crt", self.pki / f"{name}.key", self.pki / "ca.crt"
 
     def node_key(self, node: str) -> Path:
-        """The key that a SuperNode is known by; its public half has `.pub` added."""
+        """The private key of a SuperNode; its public key has `.pub` added."""
         return self.path / "node-keys" / node
 
     def identity(self, name: str) -> Path:
         """The identity file of the aggregator or of a client."""
-        return self.path / "parties" / name / ("aggregator.toml" if name == AGGREGATOR else "client.toml")
+        return self.path / "identities" / name / ("aggregator.toml" if name == AGGREGATOR else "client.toml")
 
     def node_home(self, node: str) -> Path:
-        """A SuperNode's own FLWR_HOME: in a shared one, nodes run apps that another node has half installed."""
-        return self.path / "parties" / node.replace("node-", "client-") / "flwr"
+        """A SuperNode's own FLWR_HOME; in a shared one, a node may run an app while another one installs it."""
+        return self.path / "identities" / node.replace("node-", "client-") / "flwr"
 
     def run(self, run: str) -> Path:
-        """Where the aggregator keeps a run."""
+        """The aggregator's folder of a run."""
         return self.identity(AGGREGATOR).parent / "state" / run
 
     def app(self, run: str) -> Path:
-        """The Flower app that plays a run."""
+        """The Flower app of a run."""
         return self.path / "app" / run
 
     def exists(self) -> bool:
-        """Whether a fleet is here."""
+        """Whether the folder has a fleet."""
         return (self.path / _MADE).is_file()
 
     def refuse_another(self) -> None:
-        """Raise if something else than a fleet is here."""
+        """Raise if the folder has anything other than a fleet."""
         if self.path.exists() and not self.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise ServiceError(str(self.path), "holds something else", _ANOTHER)
+            raise ServiceError(str(self.path), "has other files", _ANOTHER)
 
     def read(self) -> Description:
-        """What the fleet was made as."""
+        """The fleet's description."""
         try:
             fields: dict[str, Any] = json.loads((self.path / _MADE).read_text(encoding="utf-8"))
         except FileNotFoundError:
             fix = f"make one with: sensecrypt fleet up --folder {self.path} --clients 4"
-            raise ServiceError(str(self.path), "holds no fleet", fix) from None
+            raise ServiceError(str(self.path), "has no fleet", fix) from None
         except (OSError, ValueError) as error:
             raise ServiceError(str(self.path / _MADE), f"cannot be read ({error})", _ANOTHER) from None
         if not isinstance(fields, dict) or fields.get("version") != VERSION:
@@ -160,16 +155,16 @@ class FleetFolder:
             raise ServiceError(str(self.path / _MADE), "is damaged", _ANOTHER) from None
 
     def write(self, description: Description) -> None:
-        """Replace what `read` tells."""
+        """Replace the fleet's description."""
         write_whole(self.path / _MADE, json.dumps(asdict(description), indent=1).encode())
 
     def forget_pids(self) -> None:
-        """Note that nothing runs any more."""
+        """Record that no part runs."""
         self.write(replace(self.read(), pids={}))
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the folder: two fleets on one state would get in each other's way."""
+        """Lock the folder, because two fleets must not write one state."""
         handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try:
@@ -183,7 +178,7 @@ class FleetFolder:
             os.close(handle)
 
     def refuse_unless_up(self) -> Description:
-        """What the fleet is, if it is up."""
+        """The description of a fleet that is up."""
         description = self.read()
         try:
             with self.held():

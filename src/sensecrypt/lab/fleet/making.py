@@ -1,4 +1,4 @@
-"""What a new fleet gets: certificates, node keys, a key service; and what each start writes anew."""
+"""Creates a fleet's files: certificates, node keys, a key service; and those that each start writes again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from sensecrypt.errors import ServiceError
-from sensecrypt.files import make_folder, write_whole
+from sensecrypt.files import write_whole
 from sensecrypt.keyservice.http.certificates import check_pair
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.pki import create_authority, issue
@@ -31,12 +30,12 @@ release_to = ["aggregator"]  # apps with sensecrypt.flower register their own ru
 
 
 def _policy(clients: int) -> str:
-    """The key service's limits; of two clients each can subtract its own model, so that nobody may collude."""
+    """The key service's limits; with two clients each can subtract its own model, so colluders must be 0."""
     return _POLICY.format(least=min(3, clients), colluders=int(clients > 2))
 
 
 def make_fleet(folder: FleetFolder, description: Description) -> None:
-    """Make the folder, whole or not at all."""
+    """Create the folder, completely or not at all."""
     folder.refuse_another()
     target = folder.path
     try:
@@ -54,24 +53,17 @@ def make_fleet(folder: FleetFolder, description: Description) -> None:
 
 
 def write_addresses(folder: FleetFolder, description: Description) -> None:
-    """Tell everybody where the others are: identity files, and Flower's configuration."""
+    """Write the addresses into identity files and Flower's configuration."""
     for name in (AGGREGATOR, *description.members):
         path = folder.identity(name)
         kept = path.read_text(encoding="utf-8") if path.exists() else _identity(name, description.clients)
-        lines = [line for line in kept.splitlines() if not line.startswith("url = ")]  # some may be written by hand
+        lines = [
+            line for line in kept.splitlines() if not line.startswith("url = ")
+        ]  # kept, as they may be edited by hand
         write_whole(path, "\n".join([f"url = {quote(description.dkms_url)}", *lines, ""]).encode())
     trust = f"root-certificates = {quote(str(folder.pki / 'ca.crt'))}" if description.tls else "insecure = true"
     text = f'[superlink]\ndefault = "deploy"\n\n[superlink.deploy]\naddress = "{description.superlink}"\n{trust}\n'
     write_whole(folder.flower_home / "config.toml", text.encode())
-
-
-def write_superexec(folder: FleetFolder) -> None:
-    """Write the `flower-superexec` that SuperNodes start: see `sensecrypt.lab.fleet.superexec`."""
-    path = folder.commands / "flower-superexec"
-    make_folder(path.parent)
-    text = f"#!{sys.executable}\nfrom sensecrypt.lab.fleet.superexec import main\n\nmain()\n"
-    write_whole(path, text.encode())
-    path.chmod(0o700)
 
 
 def check_certificates(folder: FleetFolder, description: Description) -> None:
@@ -81,7 +73,7 @@ def check_certificates(folder: FleetFolder, description: Description) -> None:
 
 
 def check_identities(folder: FleetFolder, description: Description) -> None:
-    """Raise unless every identity file can be read, and its conditions do not contradict each other."""
+    """Raise unless every identity file can be read and its conditions are consistent."""
     from sensecrypt.client.identity import read_identity
 
     for name in (AGGREGATOR, *description.members):
@@ -123,17 +115,19 @@ def _servers(description: Description) -> list[str]:
 
 def _identity(name: str, clients: int) -> str:
     pki = "../../pki"
-    two = "least_members = 2  # of two clients each can subtract its own model\nleast_contributors = 2\ncolluders = 0\n"
+    two = (
+        "least_members = 2  # with two clients each can subtract its own model\nleast_contributors = 2\ncolluders = 0\n"
+    )
     return (
         f'certificate = "{pki}/{name}.crt"\nkey = "{pki}/{name}.key"\nauthority = "{pki}/ca.crt"\n'
         'state = "state"\n'
-        "tell_accuracy = true  # everybody is on this machine; in earnest, see docs/deployment.md\n"
+        "tell_accuracy = true  # all clients are on this machine; for real ones see docs/deployment.md\n"
         "release_to_aggregator = true  # for apps with sensecrypt.flower, whose ServerApp has the model\n"
     ) + (two if clients == 2 and name != AGGREGATOR else "")
 
 
 def _make_node_key(path: Path) -> None:
-    """ECDSA on P-384 in OpenSSH's format, as Flower reads them."""
+    """Write an ECDSA key on P-384 in OpenSSH's format, which Flower reads."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     key = ec.generate_private_key(ec.SECP384R1())
     openssh = serialization.PrivateFormat.OpenSSH

@@ -1,4 +1,4 @@
-"""One part of a fleet: a process that can be started, ended, killed and started again."""
+"""One part of a fleet: a process that can be started, ended, killed and restarted."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pathlib import Path
 
 from sensecrypt.errors import SenseCryptError
 from sensecrypt.lab.fleet.commands import TAG
-from sensecrypt.lab.fleet.processes import running, sweep
+from sensecrypt.lab.fleet.processes import sweep
 
 END_SECONDS = 20.0  # for a clean end
 REFUSED_SECONDS = 5.0  # between two tries of a part that is refused
-_SWEEP_SECONDS = 2.0  # for helpers whose part is gone
+_SWEEP_SECONDS = 2.0  # for child processes that outlive their part
 _POLL_SECONDS = 0.1
 
 
 class Part:
-    """A process with a log. It keeps its port, as that stands in its command.
+    """A process with a log; its port is part of its command.
 
     Attributes:
         name: such as node-0.
-        log: all that it and its helpers say; kept over restarts.
-        wanted: whether it should run: started, and not ended by us since.
-        started: when it was started last, on the monotonic clock.
+        log: the output of it and its child processes; restarts append to it.
+        wanted: whether it should run: started, and not ended by us.
+        started: when it was last started, on the monotonic clock.
     """
 
     def __init__(
@@ -40,15 +40,15 @@ class Part:
         is_ready: Callable[[Part], bool],
         refusal: str | None = None,
     ) -> None:
-        """Not started yet.
+        """Describe a part; `start` starts it.
 
         Args:
             name: of the part.
             command: that starts it.
             environment: of the process, with its tag.
-            log: where its output goes.
-            is_ready: whether it does its work, asked again and again after a start.
-            refusal: what its log says if it ended because others would not have it yet.
+            log: the file of its output.
+            is_ready: whether it works; called repeatedly after a start.
+            refusal: a text in its log if it ended because SuperLink refused it.
         """
         self.name, self.log, self.wanted, self.started = name, log, False, 0.0
         self._command, self._environment = list(command), dict(environment)
@@ -63,26 +63,26 @@ class Part:
 
     @property
     def pid(self) -> int | None:
-        """Of its process, while that runs."""
+        """The number of its process while that runs."""
         return self._process.pid if self._process is not None and self.alive else None
 
     @property
     def exit_code(self) -> int | None:
-        """Of its last process, if that has ended; negative: the signal that ended it."""
+        """The exit code of its last process, if that has ended; negative: the signal that ended it."""
         return None if self._process is None else self._process.poll()
 
     @property
     def age(self) -> float:
-        """Seconds since it was started last."""
+        """Seconds since it was last started."""
         return time.monotonic() - self.started
 
     @property
     def refused(self) -> bool:
-        """Whether it ended because others would not have it yet: to be started again later."""
+        """Whether it ended because SuperLink refused it: it is to be started again later."""
         return not self.alive and self._refusal is not None and self.has_said(self._refusal)
 
     def start(self) -> Part:
-        """Start it, after whatever a killed predecessor left behind is gone; does nothing if it runs."""
+        """Start it if it does not run, after ending what a killed predecessor has left."""
         if self.alive:
             return self
         sweep(self._tag, seconds=0)
@@ -94,13 +94,13 @@ class Part:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._environment,
-                start_new_session=True,  # Ctrl-C in the terminal is for the fleet, which ends its parts in order
+                start_new_session=True,  # Ctrl-C reaches the fleet only, which ends its parts in order
             )
         self.wanted, self.started = True, time.monotonic()
         return self
 
     def wait_ready(self, seconds: float) -> Part:
-        """Wait until it does its work, or raise with its last words; one that is refused tries again meanwhile."""
+        """Wait until it works, and restart it while it is refused; raise with its last line if it ends."""
         deadline = time.monotonic() + seconds
         while not self._is_ready(self):
             if self.refused and time.monotonic() < deadline:
@@ -114,7 +114,7 @@ class Part:
         return self
 
     def has_said(self, text: str) -> bool:
-        """Whether its log has that text since its last start."""
+        """Whether its log since the last start contains that text."""
         return text in self._said()
 
     def last_words(self) -> str:
@@ -123,13 +123,13 @@ class Part:
         return lines[-1] if lines else f"exit code {self.exit_code}"
 
     def signal_end(self) -> None:
-        """Ask it to end, without waiting; once, as Flower takes a second SIGTERM for impatience and says no goodbye."""
+        """Send SIGTERM, without waiting; once, because a second one makes Flower end without deregistering."""
         if self._process is not None and self.alive and self.wanted:
-            self._process.send_signal(signal.SIGTERM)  # to it alone: its helpers are its own to end
+            self._process.send_signal(signal.SIGTERM)  # to it alone: it ends its child processes itself
         self.wanted = False
 
     def end(self, seconds: float = END_SECONDS) -> None:
-        """End it cleanly, and its helpers; kill whoever takes longer."""
+        """End it and its child processes; kill those that take longer."""
         self.signal_end()
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -138,14 +138,10 @@ class Part:
         self._kill_group()
 
     def kill(self) -> None:
-        """`kill -9` for it and all that it started."""
+        """Send SIGKILL to it and to all that it started."""
         self.wanted = False
         self._kill_group()
         sweep(self._tag, seconds=0)
-
-    def helpers(self, word: str) -> list[int]:
-        """Its processes whose command has that word: `flwr-serverapp` is SuperLink's, `flwr-clientapp` a node's."""
-        return running(self._tag, word)
 
     @property
     def _tag(self) -> str:
@@ -154,7 +150,7 @@ class Part:
     def _kill_group(self) -> None:
         if self._process is None:
             return
-        if self._process.poll() is None:  # never after it was waited for: its number may be somebody else's by then
+        if self._process.poll() is None:  # never after `wait`: another process may have its number by then
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

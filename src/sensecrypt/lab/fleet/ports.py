@@ -1,4 +1,4 @@
-"""Ports on this machine: a row of free ones, or a clear word about the one that is not."""
+"""Consecutive free ports on this machine."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import socket
 from sensecrypt.errors import ServiceError
 from sensecrypt.lab.fleet.folder import HOST
 
-# Below what systems deal out to outgoing connections, so that a part finds its port free when it starts again.
+# Below the ports of outgoing connections, so that a part finds its port free when it restarts.
 _LOWEST, _HIGHEST = 20_000, 30_000
 _TRIES = 200
 
 
 def find_ports(count: int) -> int:
-    """The first of `count` free ports in a row."""
+    """The first of `count` consecutive free ports."""
     for _ in range(_TRIES):
-        first = _LOWEST + secrets.randbelow(_HIGHEST - _LOWEST - count)  # fleets that start together find others
+        first = _LOWEST + secrets.randbelow(
+            _HIGHEST - _LOWEST - count
+        )  # random, so that fleets that start together find different ones
         if all(is_free(port) for port in range(first, first + count)):
             return first
-    raise ServiceError(HOST, f"has no {count} free ports in a row", "choose the first one with --port")
+    raise ServiceError(HOST, f"has no {count} consecutive free ports", "choose the first one with --port")
 
 
 def check_ports(first: int, count: int) -> None:
@@ -29,7 +31,7 @@ def check_ports(first: int, count: int) -> None:
         raise ServiceError("--port", f"is {first}, and {count} ports are needed", "choose a lower one")
     for port in range(first, first + count):
         if not is_free(port):
-            fix = f"end the other program, or choose another --port ({count} in a row are needed)"
+            fix = f"end the other program, or choose another --port ({count} consecutive ones are needed)"
             raise ServiceError(f"{HOST}:{port}", "is in use by another program", fix)
 
 

@@ -1,4 +1,4 @@
-"""The processes of one part: the one we started, and all that it started in turn."""
+"""The processes of one part: the one that the fleet has started, and its descendants."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _PROC = Path("/proc")
 
 
 def tagged(tag: str) -> list[int]:
-    """All processes that carry this tag in their environment.
+    """All processes with this tag in their environment.
 
-    SuperLink starts its helpers in sessions of their own, so a process group is not enough. Where there is no /proc,
-    nobody is found: Flower's helpers end themselves within a second of whoever started them.
+    SuperLink starts its child processes in sessions of their own, so a process group is not enough. Without /proc the
+    list is empty: Flower's processes end themselves within a second of the end of their parent.
     """
     wanted = f"{TAG}={tag}".encode()
     found = []
     for place in _PROC.glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
+        with contextlib.suppress(OSError):  # ended meanwhile, or of another user
             if wanted in (place / "environ").read_bytes().split(b"\0"):
                 found.append(int(place.name))
     return found
@@ -35,19 +35,19 @@ def running(tag: str, word: str) -> list[int]:
 
 
 def sweep(tag: str, *, seconds: float) -> None:
-    """End all processes of a tag: SIGTERM, and SIGKILL for those that are still there after so many seconds."""
+    """End all processes of a tag: with SIGTERM, and with SIGKILL after so many seconds."""
     if seconds:
         _signal(tagged(tag), signal.SIGTERM)
         deadline = time.monotonic() + seconds
         while tagged(tag) and time.monotonic() < deadline:
             time.sleep(0.05)
-    while remaining := tagged(tag):  # whoever starts another one meanwhile is found in the next turn
+    while remaining := tagged(tag):  # processes that are started meanwhile are found in the next turn
         _signal(remaining, signal.SIGKILL)
         time.sleep(0.02)
 
 
 def end(pids: Iterable[int], *, seconds: float, ask: bool = True) -> None:
-    """Wait so many seconds until these have ended, or less; `ask` them to."""
+    """Wait until these have ended, at most so many seconds; with `ask`, send them SIGTERM first."""
     left = list(pids)
     if ask:
         _signal(left, signal.SIGTERM)
@@ -57,7 +57,7 @@ def end(pids: Iterable[int], *, seconds: float, ask: bool = True) -> None:
 
 
 def _command(pid: int) -> str:
-    """How a process was started; nothing if it has ended."""
+    """The command of a process; empty if it has ended."""
     try:
         return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""What the key service must know of a run before it begins: size, members, what comes first in every order."""
+"""Registers a run with the key service: size, members, and the parameters that come first in every order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sensecrypt.lab.fleet.making import ADMIN
 
 
 def check_config(config: RunConfig, description: Description) -> None:
-    """Refuse what this fleet could not play."""
+    """Raise for a configuration that this fleet cannot run."""
     from sensecrypt.transports.flower.settings import refuse_local_only
 
     if config.problem.clients != description.clients:
@@ -27,7 +27,7 @@ def check_config(config: RunConfig, description: Description) -> None:
 
 
 def register(folder: FleetFolder, description: Description, config: RunConfig, run: str) -> None:
-    """Register the run, as the fleet's admin."""
+    """Register the run as the fleet's admin."""
     from sensecrypt.keyservice.http.client import DkmsClient
 
     size, first = size_and_first(config)
@@ -48,13 +48,13 @@ def register(folder: FleetFolder, description: Description, config: RunConfig, r
 
 
 def ranges(flags: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """The flags that are set, as ranges [start, stop)."""
+    """The set flags as ranges [start, stop)."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
     return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
 def size_and_first(config: RunConfig) -> tuple[int, list[tuple[int, int]]]:
-    """Parameters of the model, and the ranges of those that come first in every order."""
+    """The number of parameters, and the ranges of those that come first in every order."""
     from sensecrypt.client.problem import always_of, configured_problem
     from sensecrypt.models import get_vector
 

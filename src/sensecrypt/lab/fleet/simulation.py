@@ -1,4 +1,4 @@
-"""A SuperLink of one's own for `flwr run .`: the one that Flower starts outlives the run, for whoever comes next."""
+"""`flwr run` with a SuperLink that ends with the run; the one that Flower starts itself stays for later runs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _READY_SECONDS, _END_SECONDS = 60.0, 20.0
 
 
 def simulate(app: Path, home: Path, *, clients: int, settings: str = "", seconds: float = 1800.0) -> str:
-    """`flwr run APP`, to its end, with so many simulated clients; what it printed.
+    """The output of `flwr run APP`, to its end, with that many simulated clients.
 
     Args:
         app: the app's folder.
-        home: an empty folder for what Flower keeps.
-        clients: simulated ones, one processor each.
+        home: an empty folder for Flower's files.
+        clients: the number of simulated clients, with one processor each.
         settings: of the run, as `--run-config` takes them.
-        seconds: after which it is given up.
+        seconds: the time limit.
     """
     with _superlink(home) as address:
         options = f"options.num-supernodes = {clients}\noptions.backend.client-resources.num-cpus = 1\n"

@@ -1,4 +1,4 @@
-"""A run on a fleet that is up: registered at the key service, submitted to Flower, followed to its end."""
+"""A run on a fleet that is up: registers it with the key service, submits it to Flower, and follows it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from sensecrypt.runs.outcome import Outcome
 
 _HEARTBEAT_SECONDS = 25.0
-_LOOK_SECONDS, _ASK_SECONDS = 0.5, 10.0  # at the run's folder; at Flower, which takes a process and a second
+_LOOK_SECONDS = 0.25  # between two looks into the run's folder
+_ASK_SECONDS, _ASK_BUSY_SECONDS = 10.0, 60.0  # between two `flwr list`, each of a CPU second; while a ServerApp runs
 
 OnRound = Callable[[int, float, float], None]
 
@@ -42,21 +43,21 @@ def submit(
     deadline: float | None = None,
     enrol_seconds: float | None = None,
 ) -> Submitted:
-    """Register a run and submit it, or submit it again.
+    """Register and submit a run, or submit it again.
 
     Args:
         folder: of a fleet that is up.
         config: of the run.
         run: its name; None: the time.
-        resume: the run was registered before, and goes on after its last complete round.
-        deadline: seconds that a round's replies are waited for; None: as the engine does.
-        enrol_seconds: seconds that clients are waited for before the first round; None: as the engine does.
+        resume: continue a registered run after its last complete round.
+        deadline: seconds to wait for a round's replies; None: the engine's default.
+        enrol_seconds: seconds to wait for clients before the first round; None: the engine's default.
     """
     description = folder.refuse_unless_up()
     name = check_name("--name", run or datetime.now().strftime("%Y-%m-%d-%H%M%S"))
-    told = {"deadline": deadline, "enrol-seconds": enrol_seconds}
+    given = {"deadline": deadline, "enrol-seconds": enrol_seconds}
     seconds = {
-        key: checks.number(f"--{key}", value, low=0, open_low=True) for key, value in told.items() if value is not None
+        key: checks.number(f"--{key}", value, low=0, open_low=True) for key, value in given.items() if value is not None
     }
     check_config(config, description)
     begun = RunFolder(folder.run(name)).exists()
@@ -77,13 +78,13 @@ def submit(
 
 @dataclass(frozen=True)
 class Submitted:
-    """A run that Flower has taken.
+    """A run that Flower has accepted.
 
     Attributes:
         fleet: the fleet's folder.
         run: its name.
-        number: that Flower calls it by.
-        before: which outcome was there before, of an earlier attempt.
+        number: Flower's id of the run.
+        before: the stamp of an earlier attempt's outcome.
     """
 
     fleet: FleetFolder
@@ -93,11 +94,11 @@ class Submitted:
 
     @property
     def folder(self) -> Path:
-        """Where the aggregator keeps the run."""
+        """The aggregator's folder of the run."""
         return self.fleet.run(self.run)
 
     def log(self) -> Path:
-        """What the ServerApp has said so far, as Flower keeps it; SuperLink's own log if that cannot be had."""
+        """The file with the ServerApp's log so far; SuperLink's log if Flower cannot return it."""
         path = self.fleet.log(f"run-{self.run}")
         try:
             write_whole(path, flower.run_log(self.fleet, self.number).encode())
@@ -106,49 +107,49 @@ class Submitted:
         return path
 
     def has_outcome(self) -> bool:
-        """Whether this attempt has written how it ended."""
+        """Whether this attempt has written its outcome."""
         return _stamp(self.folder) not in (None, self.before)
 
     def status(self) -> tuple[str, str]:
-        """What Flower says about it, and details; nothing while SuperLink cannot be asked."""
+        """Flower's status of the run, and details; `unknown` while SuperLink does not answer."""
         try:
             return flower.run_status(self.fleet, self.number)
         except SenseCryptError as error:
             return "unknown", str(error)
 
     def stop(self) -> None:
-        """End it; it can be resumed."""
+        """End the run; it can be resumed."""
         _stop(self.fleet, self.number)
 
     def hint(self) -> str:
-        """How to go on with it."""
+        """The command that continues the run."""
         option = "--resume" if RunFolder(self.folder).exists() else "--name"
         return f"continue with: sensecrypt fleet run --folder {self.fleet.path} {option} {self.run}"
 
     def wait(self, timeout: float | None = None, *, on_round: OnRound | None = None) -> Submitted:
-        """Wait until it has ended with an outcome; raise if it ended without one.
+        """Wait for the outcome; raise if the run ends without one.
 
         Args:
-            timeout: in seconds; None: however long it takes.
-            on_round: told after each round: its number, the mean accuracy known by then, the mean encrypted share.
+            timeout: in seconds; None: no limit.
+            on_round: receives after each round its number, the last known mean accuracy, the mean encrypted share.
         """
         begun = asked = time.monotonic()
-        told = -1
+        reported = -1
         while not self.has_outcome():
             now = time.monotonic()
             if timeout is not None and now - begun > timeout:
                 problem = f"has not ended after {timeout:.0f} s"
                 raise Unreachable(f"run {self.run}", problem, f"wait longer, or read {self.log()}")
-            if now - asked > _ASK_SECONDS:
+            if now - asked > (_ASK_BUSY_SECONDS if _server_apps(self.fleet) else _ASK_SECONDS):
                 self._refuse_ended()
                 asked = time.monotonic()
-            told = self._tell_rounds(told, on_round)
+            reported = self._report_rounds(reported, on_round)
             time.sleep(_LOOK_SECONDS)
-        self._tell_rounds(told, on_round)
+        self._report_rounds(reported, on_round)
         return self
 
     def outcome(self) -> Outcome:
-        """How it ended; raises what went wrong if it failed."""
+        """The outcome; raises the run's error if it failed."""
         from sensecrypt.runs.outcome import read_outcome
 
         try:
@@ -159,34 +160,34 @@ class Submitted:
     def _refuse_ended(self) -> None:
         status, details = self.status()
         if status == "unknown":
-            self.fleet.refuse_unless_up()  # SuperLink may be away for a moment; with the fleet gone, nothing will come
+            self.fleet.refuse_unless_up()  # raises if the fleet has ended, not if SuperLink is restarted
         if status.startswith("finished") and not self.has_outcome():
-            told = f", {details}" if details not in ("", "N/A") else ""
-            problem = f"run {self.run} ended without an outcome (Flower says {status}{told})"
+            more = f", {details}" if details not in ("", "N/A") else ""
+            problem = f"run {self.run} ended without an outcome (Flower reports {status}{more})"
             raise SenseCryptError(f"{problem}; read {self.log()}, then {self.hint()}")
 
-    def _tell_rounds(self, told: int, on_round: OnRound | None) -> int:
-        """Tell about the rounds after `told`; the last one told."""
+    def _report_rounds(self, reported: int, on_round: OnRound | None) -> int:
+        """Report the rounds after `reported`; the last one that is reported now."""
         if on_round is None:
-            return told
+            return reported
         records = RunFolder(self.folder).records()
         accuracy = _latest_accuracy(records)
-        for number in sorted({each.round for each in clients_of(records) if each.round > told}):
+        for number in sorted({each.round for each in clients_of(records) if each.round > reported}):
             shares = [
                 each.encrypted_share
                 for each in clients_of(records)
                 if each.round == number and each.encrypted_share is not None
             ]
             on_round(number, accuracy, _mean(shares))
-            told = number
-        return told
+            reported = number
+        return reported
 
 
 def _latest_accuracy(records: list[Record]) -> float:
-    """The mean in the last round whose models were tried: clients do that with what they get in the next one."""
-    tried = [record for record in records if isinstance(record, Evaluation)]
-    last = max((record.round for record in tried), default=-1)
-    return _mean([record.accuracy for record in tried if record.round == last])
+    """The mean accuracy of the last evaluated round: clients evaluate a model when they receive it."""
+    evaluations = [record for record in records if isinstance(record, Evaluation)]
+    last = max((record.round for record in evaluations), default=-1)
+    return _mean([record.accuracy for record in evaluations if record.round == last])
 
 
 def _mean(values: list[float]) -> float:
@@ -194,7 +195,7 @@ def _mean(values: list[float]) -> float:
 
 
 def _stamp(run: Path) -> tuple[int, int] | None:
-    """Tells one `outcome.json` from another; None without one."""
+    """A stamp that differs between two `outcome.json`; None without one."""
     try:
         found = (run / "outcome.json").stat()
     except OSError:
@@ -207,7 +208,7 @@ def _tag(folder: FleetFolder, run: str) -> Path:
 
 
 def _stop_earlier(folder: FleetFolder, run: str) -> None:
-    """Two ServerApps on one run would get in each other's way."""
+    """End an earlier attempt: two ServerApps must not write one run."""
     try:
         number = json.loads(_tag(folder, run).read_text(encoding="utf-8"))["flower-run"]
     except FileNotFoundError:
@@ -215,10 +216,15 @@ def _stop_earlier(folder: FleetFolder, run: str) -> None:
     _stop(folder, number)
 
 
+def _server_apps(folder: FleetFolder) -> list[int]:
+    """The ServerApps that run; empty without /proc."""
+    return running(tag("superlink", folder), "flwr-serverapp")
+
+
 def _stop(folder: FleetFolder, number: str) -> None:
-    """End a run of Flower's, and wait for the end of its ServerApp, which notices by its next heartbeat only."""
+    """End a run of Flower's, and wait for the end of its ServerApp, which comes with its next heartbeat."""
     if flower.run_status(folder, number)[0].startswith("finished"):
         return
-    apps = running(tag("superlink", folder), "flwr-serverapp")
+    apps = _server_apps(folder)
     flower.stop_run(folder, number)
-    end(apps, seconds=_HEARTBEAT_SECONDS, ask=len(apps) == 1)  # of several, nobody knows which one plays this run
+    end(apps, seconds=_HEARTBEAT_SECONDS, ask=len(apps) == 1)  # of several, it is not known which one is of this run

@@ -1,7 +1,7 @@
-"""Flower (flwr 1.41) as engine: the same protocol on a real fleet, with the key server where no Flower node reaches it.
+"""Flower (flwr 1.41) as transport: the protocol on a real fleet, with a key server outside of Flower.
 
-`server_app()` and `client_app()` are all that a Flower app needs. Each loads only its own side: a ServerApp has neither
-PyTorch nor anything that could decrypt.
+A Flower app needs `server_app()` and `client_app()` only. Each imports its own side: a ServerApp imports neither
+PyTorch nor code that decrypts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def server_app() -> ServerApp:
-    """The ServerApp: it enrols clients, clusters them, and adds what they upload; it holds no key."""
+    """The ServerApp: it enrols clients, clusters them, and adds their uploads; it has no key."""
     require("a ServerApp", "flower")
     from sensecrypt.transports.flower.serverapp import make_app
 
@@ -40,21 +40,21 @@ def client_app(
     evaluate: Evaluate | None = None,
     device: str = "cpu",
 ) -> ClientApp:
-    """A ClientApp that trains, chooses what to encrypt, and uploads.
+    """A ClientApp that trains, selects what to encrypt, and uploads.
 
-    What trains, and how, is said as for `sensecrypt.federate`.
+    The arguments are those of `sensecrypt.federate`.
 
     Args:
-        load: from the run's configuration and the client's number to its model and data; None: what the configuration
-            names.
+        load: from the run's configuration and the client's number to its model and data; None: those that the
+            configuration names.
         loss: of a model's output and the batch.
         fit: trains a model on the client's own data, in place, in one round.
-        optimizer: from parameters to an optimiser; None: stochastic gradient descent as configured.
-        scheduler: from an optimiser to a schedule that has a step per round.
+        optimizer: from parameters to an optimizer; None: stochastic gradient descent as configured.
+        scheduler: from an optimizer to a schedule with one step per round.
         proximal_mu: μ of FedProx.
-        metrics: named figures of a model's output and a batch.
-        evaluate: named figures of a model on test data.
-        device: where models train: `cpu`, `cuda`, `mps`, or `auto`.
+        metrics: named metrics of a model's output and a batch.
+        evaluate: named metrics of a model on test data.
+        device: `cpu`, `cuda`, `mps`, or `auto`.
     """
     require("a ClientApp", "flower", "torch")
     from sensecrypt.client.checking import make_recipe

@@ -1,4 +1,4 @@
-"""The ClientApp: each kind of message goes to the client, and comes back as its answer or why there is none."""
+"""The ClientApp: passes each message to the client, and replies with its answer or the reason for a failure."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def make_app(load: Load | None, *, recipe: Recipe) -> ClientApp:
 
 
 def _reply(message: Message, work: Callable[[Parts], Parts]) -> Message:
-    """What the work makes of a message, or why it failed."""
+    """The reply to a message: the result of the work, or the reason for its failure."""
     try:
         parts = work(unpack(message.content))
     except SenseCryptError as error:
         parts = {FAILURE: str(error).encode()}
-    except Exception:  # its text may tell of this client's data
+    except Exception:  # its text may contain this client's data
         _LOG.exception("nothing is sent")
         parts = {FAILURE: NO_PART.encode()}
     return Message(pack(parts), reply_to=message)

@@ -1,4 +1,4 @@
-"""Messages to many nodes, and their replies as they arrive, until everybody has answered or time is up."""
+"""Sends messages to many nodes, and yields their replies as they arrive, until all are there or time is up."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from sensecrypt.errors import Rejected
 from sensecrypt.protocol.requests import FAILURE, Parts, printable
 from sensecrypt.transports.flower.wire import pack, unpack
 
-_PAUSE = 0.5  # seconds between two looks at most
-_FIRST_PAUSE = 0.02  # and at least; in between, a tenth of the delay so far, which measures it that well
+_PAUSE = 0.5  # seconds between two requests for replies, at most
+_FIRST_PAUSE = 0.02  # at least; else a tenth of the time so far, so that delays are measured to a tenth
 _LOG = logging.getLogger("sensecrypt.fleet")
 
 
 def ask(grid: Grid, kind: str, requests: Mapping[int, Parts], *, seconds: float) -> Iterator[Reply]:
-    """Send each node its request; its reply, or that there is none, exactly once per node, whose number it carries.
+    """Send each node its request; yield exactly one `Reply` per node, with its answer or the reason why there is none.
 
     Args:
-        grid: Flower's way to the nodes.
-        kind: of the messages, by which a ClientApp knows what to do.
+        grid: of Flower.
+        kind: the message type, which selects the function of the ClientApp.
         requests: the parts of each node's message.
-        seconds: after which nobody is waited for; a node that comes back later does not find its message any more.
+        seconds: the time limit; after it Flower drops the messages.
     """
     begin = time.monotonic()
     end = begin + seconds
@@ -45,7 +45,7 @@ def ask(grid: Grid, kind: str, requests: Mapping[int, Parts], *, seconds: float)
         for message in _pull(grid, list(waiting)):
             number = message.metadata.reply_to_message_id
             if message.metadata.src_node_id != waiting.get(number) and not message.has_error():
-                continue  # an answer to somebody else's message, or of somebody else
+                continue  # a reply to another node's message, or from another node
             node = waiting.pop(number, None)
             if node is not None:
                 yield replace(_read(node, message), seconds=time.monotonic() - begin)
@@ -58,11 +58,11 @@ def ask(grid: Grid, kind: str, requests: Mapping[int, Parts], *, seconds: float)
 
 
 def _pull(grid: Grid, numbers: list[str]) -> list[Message]:
-    """What has arrived; a message that cannot even be put together keeps nobody else's back."""
+    """The replies that have arrived; one that Flower cannot assemble does not hold back the others."""
     try:
         return list(grid.pull_messages(numbers))
-    except Exception as error:  # Flower raises many kinds for what a node sent
-        _LOG.warning("replies cannot be read together: %s", printable(str(error)[:200]))
+    except Exception as error:  # Flower raises many kinds of errors for malformed replies
+        _LOG.warning("replies are pulled one by one: %s", printable(str(error)[:200]))
     arrived: list[Message] = []
     for number in numbers:
         with contextlib.suppress(Exception):

@@ -1,7 +1,7 @@
-"""That a Flower node is the client it says it is: a signature by the client's certificate, for one run and node.
+"""Proves which client a Flower node is: a signature with the client's certificate, for one run and node.
 
 Flower knows nodes by number, the key service knows clients by certificate. The aggregator draws a nonce, and the client
-signs it together with run and node, so that nobody enrols as somebody else or with what was signed for another run.
+signs it together with run and node, so that no node can enrol as another client or replay a proof of another run.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _TENSORS = {"certificate": (np.dtype(np.uint8), 1), "signature": (np.dtype(np.ui
 
 @dataclass(frozen=True)
 class Statement:
-    """What is signed.
+    """The statement that the client signs.
 
     Attributes:
-        run: name of the run.
+        run: its name.
         node: Flower's number of the node.
         nonce: the aggregator's.
     """
@@ -38,7 +38,7 @@ class Statement:
     nonce: str
 
     def to_bytes(self) -> bytes:
-        """Unambiguous, and of no use elsewhere."""
+        """An unambiguous encoding with a prefix of its own."""
         return "\x00".join(("sensecrypt enrolment v1", self.run, str(self.node), self.nonce)).encode()
 
 
@@ -54,7 +54,7 @@ def prove(statement: Statement, *, certificate: Path, key: Path) -> bytes:
     elif isinstance(secret, ed25519.Ed25519PrivateKey):
         signature = secret.sign(statement.to_bytes())
     else:
-        raise CertificateError(str(key), "is of another kind", "use a certificate with an EC or Ed25519 key")
+        raise CertificateError(str(key), "is a key of another kind", "use a certificate with an EC or Ed25519 key")
     encoded = loaded.public_bytes(serialization.Encoding.DER)
     tensors = {"certificate": np.frombuffer(encoded, np.uint8), "signature": np.frombuffer(signature, np.uint8)}
     return serialize("proof", {}, tensors)
@@ -85,7 +85,7 @@ def check_proof(data: bytes, statement: Statement, *, authority: Path) -> str:
 
 
 def _require_issued(certificate: x509.Certificate, authorities: list[x509.Certificate]) -> None:
-    """Raise `InvalidSignature` unless one of the authorities issued it: an old and a new one may stand in one file."""
+    """Raise `InvalidSignature` unless one of the authorities has issued it; a file may have an old and a new one."""
     for authority in authorities:
         try:
             certificate.verify_directly_issued_by(authority)

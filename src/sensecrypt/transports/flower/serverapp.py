@@ -1,4 +1,4 @@
-"""The ServerApp: the coordinator over Flower, and what came of the run for whoever submitted it."""
+"""The ServerApp: the coordinator over Flower, and the outcome of the run for its submitter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sensecrypt.transports.flower.transport import FlowerTransport
 
 IDENTITY_VARIABLE = "SENSECRYPT_AGGREGATOR"  # names the identity file, in the environment of SuperLink
 _LOG = logging.getLogger("sensecrypt.fleet")
-_SPOKEN = ("sensecrypt.fleet", "sensecrypt.coordinator")  # loggers that say how a run goes on
+_SPOKEN = ("sensecrypt.fleet", "sensecrypt.coordinator")  # the loggers that report progress
 _DIGEST = re.compile(rb"[0-9a-f]{64}")
 
 
@@ -48,19 +48,19 @@ def make_app() -> ServerApp:
 
 
 def run_fleet(grid: Grid, settings: Settings, identity: Identity) -> None:
-    """Play a run, or continue the one of that name; what came of it, also a failure, is in the run's folder."""
+    """Run, or continue the run of that name; write the outcome or the error to the run's folder."""
     folder = RunFolder(identity.state / settings.run)
     with folder.held():
         (folder.path / "outcome.json").unlink(missing_ok=True)
         try:
             with identity.connect() as dkms:
-                _play(grid, settings, identity, dkms, folder)
+                _run(grid, settings, identity, dkms, folder)
         except SenseCryptError as error:
             folder.write("outcome.json", json.dumps({"error": str(error)}).encode())
             raise
 
 
-def _play(grid: Grid, settings: Settings, identity: Identity, dkms: DkmsClient, folder: RunFolder) -> None:
+def _run(grid: Grid, settings: Settings, identity: Identity, dkms: DkmsClient, folder: RunFolder) -> None:
     start = time.perf_counter()
     members = {name: int(number) for number, name in dkms.run(settings.run)["names"].items()}
     transport = FlowerTransport(grid, settings.run, members, identity.authority)
@@ -72,8 +72,8 @@ def _play(grid: Grid, settings: Settings, identity: Identity, dkms: DkmsClient, 
 
 
 def _finish(run: Coordination, state: RunState) -> tuple[list[Record], list[str]]:
-    """Everybody who is there fetches its final model; accuracies, and each cluster's hash."""
-    run.registry.look(seconds=run.patience.proof)  # who has gone is not waited for
+    """Have all present clients fetch their final models; their accuracies, and the hash of each cluster's model."""
+    run.registry.look(seconds=run.patience.proof)  # clients that are gone are not asked
     requests = {}
     for client in sorted(run.registry.present):
         cluster = int(state.labels[client])
@@ -81,7 +81,7 @@ def _finish(run: Coordination, state: RunState) -> tuple[list[Record], list[str]
             assignment = Assignment(cluster, state.next_round, 0, 0.0, state.start(cluster), refresh=False)
             requests[client] = {"assignment": assignment.to_bytes()}
     records: list[Record] = []
-    told: list[list[str]] = [[] for _ in range(state.clusters)]
+    hashes: list[list[str]] = [[] for _ in range(state.clusters)]
     for reply in run.transport.ask("finish", requests, seconds=run.patience.deadline):
         client = reply.client
         cluster = int(state.labels[client])
@@ -89,17 +89,17 @@ def _finish(run: Coordination, state: RunState) -> tuple[list[Record], list[str]
             parts = require_parts(reply.content, needed={"facts", "model_sha256"})
             accuracy = facts_from_bytes(parts["facts"], "finish").accuracy
             if not _DIGEST.fullmatch(parts["model_sha256"]):
-                raise Rejected("a hash that is none")
+                raise Rejected("an invalid hash of a model")
         except Rejected as error:
             _LOG.warning("client %d did not finish: %s", client, error)
             continue
-        told[cluster].append(parts["model_sha256"].decode())
+        hashes[cluster].append(parts["model_sha256"].decode())
         if accuracy is not None:
             records.append(Evaluation(round=int(state.latest[cluster][0]), evaluated=client, accuracy=accuracy))
-    for cluster, digests in enumerate(told):
+    for cluster, digests in enumerate(hashes):
         if len(set(digests)) > 1:
-            _LOG.warning("clients of cluster %d tell different models; do they run the same version?", cluster)
-    return records, [Counter(digests).most_common(1)[0][0] if digests else "" for digests in told]
+            _LOG.warning("clients of cluster %d report different models; do they run the same version?", cluster)
+    return records, [Counter(digests).most_common(1)[0][0] if digests else "" for digests in hashes]
 
 
 def _own_identity() -> Identity:

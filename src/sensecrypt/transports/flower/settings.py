@@ -18,13 +18,13 @@ ENROL_SECONDS, DEADLINE = 300.0, 3600.0
 
 @dataclass(frozen=True)
 class Settings:
-    """What all parties of a run are told when it is submitted.
+    """The settings of a run, which the aggregator and all clients receive.
 
     Attributes:
         run: its name, as it is registered with the key service.
-        config: everything else that a run on one machine is told, too.
-        enrol_seconds: how long the ServerApp waits for clients before it starts with those that are there.
-        deadline: how many seconds it waits for the replies of a round.
+        config: as for a run on one machine.
+        enrol_seconds: the time limit for clients to enrol before the first round.
+        deadline: the time limit for the replies of a round, in seconds.
     """
 
     run: str
@@ -34,28 +34,28 @@ class Settings:
 
 
 def read_settings(run_config: Mapping[str, Any]) -> Settings:
-    """The settings of a run; what a fleet cannot do is refused."""
-    told = {key.removeprefix(PREFIX): value for key, value in run_config.items() if key.startswith(PREFIX)}
-    inner = {key.removeprefix("settings."): told.pop(key) for key in list(told) if key.startswith("settings.")}
+    """The settings of a run; `InvalidInput` for what a fleet does not support."""
+    given = {key.removeprefix(PREFIX): value for key, value in run_config.items() if key.startswith(PREFIX)}
+    inner = {key.removeprefix("settings."): given.pop(key) for key in list(given) if key.startswith("settings.")}
     known = ("run", "enrol-seconds", "deadline")
-    for key in told:
+    for key in given:
         if key not in known:
             fix = f"the keys are {', '.join(PREFIX + name for name in known)}, and {SETTINGS}… for a run's settings"
             raise InvalidInput(PREFIX + key, "is no key of a fleet's run", fix)
-    run = told.get("run")
+    run = given.get("run")
     if not isinstance(run, str) or not NAME.fullmatch(run):
         raise InvalidInput(f"{PREFIX}run", f"is {run!r}", "name the run as it is registered with the key service")
     config = make_config(inner)
     refuse_local_only(config)
     seconds = {
-        key: checks.number(PREFIX + key, told.get(key, usual), low=0.0, open_low=True)
+        key: checks.number(PREFIX + key, given.get(key, usual), low=0.0, open_low=True)
         for key, usual in (("enrol-seconds", ENROL_SECONDS), ("deadline", DEADLINE))
     }
     return Settings(run, config, seconds["enrol-seconds"], seconds["deadline"])
 
 
 def refuse_local_only(config: RunConfig) -> None:
-    """Raise for what only the engine on one machine can do."""
+    """Raise for settings that only a run on one machine supports."""
     settings, by_jacobian = to_settings(config), config.policy.ranks_by == "jacobian"
     possible = {"key_mode": "dkms", "crypto": "real", "messages": "forget", "weighting": "client"}
     if by_jacobian:

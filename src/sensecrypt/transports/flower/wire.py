@@ -1,4 +1,4 @@
-"""Our messages inside Flower's: named parts of bytes in one ArrayRecord, checked before anything parses them."""
+"""Our messages inside Flower's: named parts of bytes in one ArrayRecord, checked before they are parsed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ STYPE = "sensecrypt.message.v1"
 
 
 def pack(parts: Mapping[str, bytes]) -> RecordDict:
-    """A message's content."""
+    """The content of a message with these parts."""
     arrays = {name: Array(dtype="bytes", shape=(len(data),), stype=STYPE, data=data) for name, data in parts.items()}
     return RecordDict({RECORD: ArrayRecord(arrays)})
 
 
 def unpack(content: RecordDict) -> Parts:
-    """The parts of a message, or `Rejected`; what is in them is nobody's business here."""
+    """The parts of a message, not parsed; `Rejected` if it is not one of ours."""
     record = content.get(RECORD)
     if set(content) != {RECORD} or not isinstance(record, ArrayRecord):
         raise Rejected("not a message of sensecrypt")

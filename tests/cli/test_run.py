@@ -38,12 +38,12 @@ def test_a_run_ends_in_a_table(tmp_path):
     lines = output.splitlines()
     assert lines[0] == "digits, policy sensecrypt: round 2 of 2"
     assert lines[1].split() == "client device cluster accuracy encrypted covered device time kB up".split()
-    assert "old-phone" in output
+    assert "raspberry-pi" in output
     assert "1 cluster, all clients train one model: " in output
     assert "Accuracy after the last round: " in output
     for words in ("mean of all rounds", "device time", "server of 4 CPUs", "time here"):
-        assert words in output
-    assert max(map(len, lines)) <= 80
+        assert words in " ".join(output.split())
+    assert all(len(line) <= 80 for line in lines if str(tmp_path) not in line)
 
 
 @pytest.mark.parametrize(

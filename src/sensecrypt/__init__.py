@@ -1,7 +1,7 @@
 """Selective homomorphic encryption for cross-device federated learning, fitted to each device.
 
-The names below are the public interface. They are loaded when first used: whoever needs only one part (the
-aggregator, say) never loads another (the secret keys).
+The names below are the public interface. They are loaded when first used, so that a program that needs one part (the
+aggregator) does not load another (the secret keys).
 """
 
 from __future__ import annotations
@@ -80,12 +80,18 @@ _HOME = {
     "sketch": "algo.sketching",
 }
 
+_NEEDS = {"federate": "torch"}  # extras
+
 __all__ = ["__version__", *sorted(_HOME)]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'sensecrypt' has no attribute {name!r}")
+    if name in _NEEDS:
+        from sensecrypt.extras import require
+
+        require(name, _NEEDS[name])
     value = getattr(import_module(f"sensecrypt.{_HOME[name]}"), name)
     globals()[name] = value
     return value

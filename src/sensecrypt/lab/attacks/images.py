@@ -104,7 +104,7 @@ def inverting(
     """
     _check_effort(steps, restarts)
     weight, known = checks.number("tv", tv, low=0), _labels(labels, observation)
-    target = make_target(observation, fill, dtype=torch.float32)  # Adam on signs has no use for more digits
+    target = make_target(observation, fill, dtype=torch.float32)  # single precision suffices for Adam on signs
 
     def loss(images: torch.Tensor) -> torch.Tensor:
         return cosine_distance(target, images, known) + weight * total_variation(images)

@@ -79,18 +79,13 @@ def draw(rows: Rows) -> Figure:
     """Least, mean and largest over clients, as in the paper; below, the stronger attackers."""
     cases = _cases(rows)
     strong = [case for case in cases if any(row["adversary"] in STRONG for row in _of(rows, case))][:1]
-    figure, panels = sheet(
+    lines, title = (
+        len(cases) + len(strong),
         "Attacks under statistical heterogeneity: least, mean and largest over clients",
-        panels=2 * (len(cases) + len(strong)),
-        columns=2,
-        size=(12, 3.6 * (len(cases) + len(strong))),
     )
-    wanted = {
-        "nothing encrypted": (NOTHING, PAPERS),
-        MASK: (MASK, PAPERS),
-        SENSE: (SENSE, PAPERS),
-        "guessing": (NOTHING, "prior"),
-    }
+    figure, panels = sheet(title, panels=2 * lines, columns=2, size=(12, 3.6 * lines))
+    wanted = {"nothing encrypted": (NOTHING, PAPERS), MASK: (MASK, PAPERS), SENSE: (SENSE, PAPERS)}
+    wanted["guessing"] = (NOTHING, "prior")
     stronger = {f"{method}: {name}": (method, name) for method in (MASK, SENSE) for name in STRONG}
     stronger |= {f"{SENSE}: sensitivity": (SENSE, "sensitivity"), f"{OURS}: {MATCHING}": (OURS, MATCHING)}
     for place, case in enumerate([*cases, *strong]):

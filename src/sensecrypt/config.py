@@ -163,8 +163,8 @@ class Selection(Group):
     ratio: float = setting(0.1, "share of the model that policies without budgets encrypt", low=0.0, high=1.0)
     layout: Literal["prefix", "blocks", "individual"] = setting(
         "prefix",
-        "what a mask may be: a `prefix` of the cluster's secret order; each client's own `blocks` in natural order; or "
-        "each client's own `individual` parameters",
+        "what a client encrypts: a `prefix` of its cluster's secret order; its own most sensitive `blocks`; or its own "
+        "most sensitive parameters, each `individual`",
         paper="individual",
     )
     gradient: Literal["start", "trained"] = setting(
@@ -196,8 +196,8 @@ class Selection(Group):
     beta: tuple[float, float] = setting(
         (1.0, 1.0), "weights of cost and protection in `balance`", low=_TINY, high=_HUGE
     )
-    B: float = setting(1.3, "B of the security floor 1 − C·e^(−Bα)", low=0.0, high=_HUGE)  # noqa: RUF001
-    C: float = setting(0.7, "C of the security floor 1 − C·e^(−Bα)", low=0.0, high=1.0)  # noqa: RUF001
+    B: float = setting(1.3, "B of the security floor 1 - C·exp(-B·budget)", low=0.0, high=_HUGE)
+    C: float = setting(0.7, "C of the security floor 1 - C·exp(-B·budget)", low=0.0, high=1.0)
     max_mi: float = setting(2.0, "bound on the mutual information in bits; negative: none", low=-_HUGE, high=_HUGE)
     bins: int = setting(DEFAULT_BINS, "number of bins of the mutual information", paper=10, low=1, high=MAX_BINS)
     on_infeasible: Literal["error", "budget", "security"] = setting(
@@ -318,7 +318,7 @@ class Server(Group):
     """How a cluster's model is updated with the mean update of a round."""
 
     server: Literal["fedavg", "fedavgm", "fedadam", "fedyogi"] = setting(
-        "fedavg", "rule of the server update: fedavg, fedavgm, fedadam or fedyogi"
+        "fedavg", "rule of the server update: `fedavg`, `fedavgm`, `fedadam` or `fedyogi`"
     )
     server_learning_rate: float = setting(1.0, "learning rate of that rule")
     server_momentum: float = setting(0.9, "β₁ of `fedavgm`, `fedadam` and `fedyogi`")
@@ -533,6 +533,14 @@ def to_settings(config: RunConfig) -> dict[str, Any]:
         value = getattr(getattr(config, each.group) if each.group else config, key)
         found[key] = _plain(value) if isinstance(value, tuple) else value
     return found
+
+
+def setting_text(value: Any) -> str:
+    """Return a value in the form of the option `--set`."""
+    if isinstance(value, (list, tuple)):
+        rows = any(isinstance(each, (list, tuple)) for each in value)
+        return (";" if rows else ",").join(map(setting_text, value))
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
 def _server_can_weigh(profile: str, rest: str) -> bool:

@@ -92,7 +92,10 @@ CASES = {
         {"clients": three((torch.zeros(3, 6), torch.zeros(2, dtype=torch.int64)))},
         r"clients\[2\]: .*row",
     ),
-    "float labels": ({"clients": three((torch.zeros(3, 6), torch.zeros(3)))}, r"clients\[2\]: has .*float32.*same form"),
+    "float labels": (
+        {"clients": three((torch.zeros(3, 6), torch.zeros(3)))},
+        r"clients\[2\]: has .*float32.*same form",
+    ),
     "all labels float": ({"clients": [(torch.zeros(3, 6), torch.zeros(3))] * 3}, "loss: is not given.*MSELoss"),
     "NaN": ({"clients": three(with_nan())}, r"clients\[2\]: has NaN or infinite values in 1 of 12 samples"),
     "NaN in a loader": ({"clients": three(DataLoader(TensorDataset(*with_nan()), 4))}, r"clients\[2\]: has NaN"),

@@ -111,15 +111,9 @@ def _attacked(client: SyntheticClient, hidden: BoolVector, names: Sequence[str])
 def _default_rows(spec: Spec, _folder: Path) -> list[Row]:
     """Attacks on preset default at some shares, and on nothing encrypted; each row gets the nearest budget's CPUs."""
     shares, cpus = spec["default_shares"], [float(each) for each in spec["cpus"]]
-    rows = attack_rows(
-        "lenet5",
-        "mnist",
-        samples=spec["samples"],
-        seeds=spec["default_seeds"],
-        first_seed=spec["first_seed"],
-        protections=[Protection("sensecrypt", "default", share, "plain") for share in shares],
-        attacks=spec["default_attacks"],
-    )
+    protections = [Protection("sensecrypt", "default", share, "plain") for share in shares]
+    attack = partial(attack_rows, *_SETTINGS[SMALL], protections=protections, attacks=spec["default_attacks"])
+    rows = attack(samples=spec["samples"], seeds=spec["default_seeds"], first_seed=spec["first_seed"])
     kept: list[Row] = []
     for row in rows:
         nearest = min(cpus, key=lambda each: abs(each / max(cpus) - row["share"]))

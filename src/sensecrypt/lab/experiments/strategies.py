@@ -59,17 +59,11 @@ def _measure(spec: Spec, model: str, seeds: Sequence[int], which: str, adversary
     shares: Sequence[float] = spec[which]
     data = load_dataset(spec["dataset"])
     images, build = _fitted(model, data.train_images, data.classes)
+    public = spec["public_per_class"] if adversary == ALL_LAYERS else 1
+    attacked = partial(synthetic_client, samples=spec["samples"], public_per_class=public)
     found: dict[tuple[str, float, str], list[dict[str, float]]] = {}
     for seed in seeds:
-        client = synthetic_client(
-            build,
-            images,
-            data.train_labels,
-            classes=data.classes,
-            samples=spec["samples"],
-            seed=seed,
-            public_per_class=spec["public_per_class"] if adversary == ALL_LAYERS else 1,
-        )
+        client = attacked(build, images, data.train_labels, classes=data.classes, seed=seed)
         order, _ = descending_order(client.sensitivity)
         orders = {"high": order, "low": order[::-1], "random": derive_rng(seed, "first").permutation(order.size)}
         for place, (first, chosen) in enumerate(orders.items()):

@@ -54,17 +54,8 @@ def _measure(spec: Spec, network: str, reading: str, seed: int, _folder: Path) -
     before = "large_" if network == LARGE else ""
     strong = 0 if seed or network == LARGE else spec["strong_clients"]
     own = {key: spec[f"{before}{key}"] for key in ("clients", "samples", "share", "learning_rate", "attacks")}
-    found = rounds(
-        model,
-        load_dataset(dataset),
-        kinds=spec["distributions"],
-        reading=kind,
-        steps=steps,
-        seed=spec["first_seed"] + seed,
-        strong=(*STRONG, MATCHING),
-        strong_clients=strong,
-        **own,
-    )
+    attack = partial(rounds, model, load_dataset(dataset), kinds=spec["distributions"], reading=kind, steps=steps)
+    found = attack(seed=spec["first_seed"] + seed, strong=(*STRONG, MATCHING), strong_clients=strong, **own)
     return [{"network": network, "reading": reading, **row} for row in found]
 
 

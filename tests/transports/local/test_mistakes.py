@@ -131,7 +131,7 @@ CASES = {
     "model in settings": ({"settings": {**SETTINGS, "model": "mlp"}}, "settings: has model"),
     "rate and optimiser": (
         {"settings": {**SETTINGS, "learning_rate": 1}, "optimizer": torch.optim.Adam},
-        "settings: has learning_rate, which optimizer decides",
+        "settings: has learning_rate, which optimizer replaces",
     ),
     "unknown setting": ({"settings": {**SETTINGS, "round": 3}}, "round"),
     "an optimiser": ({"optimizer": torch.optim.SGD(net().parameters(), 0.1)}, "optimizer: belongs to one model"),

@@ -35,5 +35,5 @@ def show_table(
     for column in columns:
         table.add_column(escape(column), justify="left" if column in left else "right")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*(escape(text.replace("\N{NO-BREAK SPACE}", " ")) for text in row))  # ASCII terminals
     Console(width=width).print(table)

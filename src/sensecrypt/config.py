@@ -364,7 +364,7 @@ class Machines(Group):
 class RunConfig:
     """Everything that decides how a run goes; together with the code it gives the same models again."""
 
-    preset: Literal["default", "paper"] = setting("default", "what holds where nothing else is said")
+    preset: Literal["default", "paper"] = setting("default", "values of the settings that are not given")
     problem: Problem = field(default_factory=Problem)
     training: Training = field(default_factory=Training)
     encryption: Encryption = field(default_factory=Encryption)

@@ -36,7 +36,7 @@ Row = Mapping[str, Any]
 @click.option("--rounds", default=10, show_default=True, type=click.IntRange(1), help="Of each training.")
 @click.option("--no-report", is_flag=True, help="Leave out report.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@needs("torch")
+@needs("lab")
 def demo(out: Path | None, rounds: int, no_report: bool, as_json: bool) -> None:
     """Train 20 clients on five kinds of devices, protected in five ways, and attack each.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -228,13 +230,25 @@ class TestTags:
         assert cluster.server.release(whole.to_bytes(cluster.round), cluster.round)
 
 
+def coefficient(seed: bytes, place: int) -> int:
+    """ρ of one parameter, from one block of AES."""
+    key = hashlib.sha256(b"sensecrypt tag v2" + seed).digest()
+    aes = Cipher(algorithms.AES256(key), modes.ECB()).encryptor()  # noqa: S305 (one block is what is wanted)
+    block, half = aes.update((place // 2).to_bytes(16, "big")), 8 * (place % 2)
+    return int.from_bytes(block[half : half + 8], "little") % 2**61
+
+
+def test_every_parameter_has_a_coefficient_of_its_own_in_chunk_after_chunk():
+    values = np.zeros(3 * tags._CHUNK, dtype=np.int64)
+    for place in (0, 1, tags._CHUNK - 1, tags._CHUNK, tags._CHUNK + 1, 2 * tags._CHUNK + 3):
+        values[:] = 0
+        values[place] = 1
+        assert mac_tag(values, b"seed") == coefficient(b"seed", place) % PRIME
+
+
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30), st.binary(min_size=1, max_size=40))
 def test_a_tag_is_the_sum_by_definition(values, seed):
-    import hashlib
-
-    message = b"sensecrypt tag v1" + len(seed).to_bytes(8, "little") + seed + bytes(8)
-    stream = hashlib.shake_256(message).digest(8 * len(values))
-    rho = [int.from_bytes(stream[8 * i : 8 * i + 8], "little") % 2**61 for i in range(len(values))]
+    rho = [coefficient(seed, place) for place in range(len(values))]
     assert mac_tag(np.array(values), seed) == sum(r * v for r, v in zip(rho, values, strict=True)) % PRIME
 
 

@@ -47,14 +47,9 @@ def create_authority(folder: Path, *, days: int = CA_DAYS) -> Path:
 
 
 def issue(folder: Path, *, role: str, name: str, hosts: Sequence[str] = (), days: int = 90) -> tuple[Path, Path]:
-    """Issue a certificate of that role and name, with a key, in the authority's folder. Returns both paths.
+    """Issue a certificate of one of the `ROLES`, with a key, in the folder of `create_authority`. Returns both paths.
 
-    Args:
-        folder: the folder of `create_authority`.
-        role: one of `ROLES`.
-        name: of the certificate's owner; letters, digits, dots and dashes.
-        hosts: names and addresses of a server.
-        days: how long it is valid.
+    `hosts` are the names and addresses of a server.
     """
     if role not in ROLES:
         raise CertificateError("role", f"is {role!r}", f"choose one of {', '.join(ROLES)}")

@@ -3,8 +3,8 @@
 Tags let the key server verify a sum without seeing an upload.
 
 A tag is Σ ρ_k · v_k modulo the prime 2^61 − 1 over a client's whole fixed-point vector v, with ρ expanded by
-SHAKE-256 from a seed that clients and key server share for one round and the aggregator does not have. The sum of tags
-is the tag of the sum. A change of a sum made without knowing ρ is not detected with probability 2^−61, if the prime
+AES-256 in counter mode from a seed that clients and key server share for one round and the aggregator does not have.
+The sum of tags is the tag of the sum. A change of a sum made without knowing ρ is not detected with probability 2^−61, if the prime
 itself cannot be added: so values must be `taggable`, though wide slots have room for larger ones.
 
 A tag of few possible vectors would confirm a guess. So the key server has it plus a `TagOffset`, drawn for one
@@ -38,6 +38,7 @@ PRIME = 2**61 - 1
 _LIMIT = 2**60  # two numbers below it in size differ by less than the prime
 _CHUNK = 1 << 16
 _HALF = 31  # bits
+_PER_AES_BLOCK = 2  # coefficients; chunks start at an even one
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,11 @@ def _dot(a: Ints, b: Ints) -> int:
 
 
 def _coefficients(seed: bytes, start: int, count: int) -> npt.NDArray[np.int64]:
-    """ρ for the parameters from `start` on: 61 random bits each (2^61 − 1 itself counts as 0)."""
-    message = b"sensecrypt tag v1" + len(seed).to_bytes(8, "little") + seed + start.to_bytes(8, "little")
-    words = np.frombuffer(hashlib.shake_256(message).digest(8 * count), dtype="<i8")
-    return words & (2**61 - 1)
+    """ρ for the parameters from `start` on, an even number: 61 random bits each (2^61 − 1 itself counts as 0)."""
+    key = hashlib.sha256(b"sensecrypt tag v2" + seed).digest()
+    first = (start // _PER_AES_BLOCK).to_bytes(16, "big")
+    stream = Cipher(algorithms.AES256(key), modes.CTR(first)).encryptor().update(bytes(8 * count))
+    return np.frombuffer(stream, dtype="<i8") & (2**61 - 1)
 
 
 SEED_BYTES = 32

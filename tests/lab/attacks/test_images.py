@@ -134,13 +134,11 @@ def test_the_guess_without_an_attack_is_the_mean_of_public_images():
         mean_image(case())
 
 
-def test_inverting_recovers_direction_inside_the_box_and_keeps_the_best_start():
+def test_inverting_recovers_direction_inside_the_box():
     one = inverting(case(), labels=[LABEL], fill="mask-aware", generator=seeded(), steps=200, tv=0.0)
-    three = inverting(case(), labels=[LABEL], fill="mask-aware", generator=seeded(), steps=200, restarts=2, tv=0.0)
     assert fits(one, 0.05)
-    assert three.loss <= one.loss
-    assert three.images.min() >= 0
-    assert three.images.max() <= 1
+    assert one.images.min() >= 0
+    assert one.images.max() <= 1
     smooth = inverting(case(), labels=[LABEL], fill="mask-aware", generator=seeded(), steps=200, tv=10.0)
     assert total_variation(smooth.images) < 0.2 * total_variation(one.images)
 
@@ -148,7 +146,7 @@ def test_inverting_recovers_direction_inside_the_box_and_keeps_the_best_start():
 @pytest.mark.parametrize("attack", [dlg, idlg, partial(inverting, labels=[LABEL])])
 def test_the_generator_alone_decides(attack):
     def run(seed):
-        return attack(case(range(0, 40, 2)), fill="zero-fill", generator=seeded(seed), steps=3, restarts=0).images
+        return attack(case(range(0, 40, 2)), fill="zero-fill", generator=seeded(seed), steps=3).images
 
     torch.rand(1)
     assert torch.equal(run(1), run(1))

@@ -74,7 +74,7 @@ def test_all_follows_from_the_seed():
 def test_hidden_coordinates_are_not_in_the_observation():
     plain = client()
     hidden = hide_by("high", plain, 0.3)
-    seen = client(hidden=hidden, trained=2).observation
+    seen = client(trained=2).observe(hidden)
     assert np.isnan(seen.gradient).tolist() == hidden.tolist()
     assert np.isnan(seen.stale).tolist() == hidden.tolist()
     assert seen.sensitivity is None

@@ -33,14 +33,8 @@ from sensecrypt.keyservice.http.addresses import (
 )
 from sensecrypt.keyservice.http.certificates import check_pair
 from sensecrypt.keyservice.http.problems import read_document
-from sensecrypt.protocol.answers import (
-    Acknowledgement,
-    RoundTask,
-    read_moved,
-    read_released,
-    read_sketch,
-    serialize_sketch,
-)
+from sensecrypt.protocol import answers
+from sensecrypt.protocol.answers import Acknowledgement, RoundTask
 from sensecrypt.protocol.round import Round, RoundAddress, describe_round
 from sensecrypt.protocol.updates import FEDAVG, ReleasedSum
 
@@ -154,7 +148,9 @@ class DkmsClient:
 
     def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
         """This client's first sketch of this run, rotated, as the aggregator may have it."""
-        return read_sketch(self._send("PUT", f"{run_address(run)}/sketch", body=serialize_sketch(row)).content)
+        return answers.read_sketch(
+            self._send("PUT", f"{run_address(run)}/sketch", body=answers.serialize_sketch(row)).content
+        )
 
     def register_round(self, round_: Round) -> None:
         """Register a round and its members, as aggregator."""
@@ -184,11 +180,11 @@ class DkmsClient:
 
     def released_sum(self, round_: Round) -> ReleasedSum:
         """A released sum, as the aggregator of a run that releases to it."""
-        return read_released(self._send("GET", f"{round_address(round_)}/sum").content, round_)
+        return answers.read_released(self._send("GET", f"{round_address(round_)}/sum").content, round_)
 
     def moved(self, place: RoundAddress, size: int) -> npt.NDArray[np.float32]:
         """How far this client's cluster has moved after the round; see `protocol.updates.model_from`."""
-        return read_moved(self._send("GET", f"{round_address(place)}/model").content, size)
+        return answers.read_moved(self._send("GET", f"{round_address(place)}/model").content, size)
 
     def _json(self, method: str, address: str, *, json: Any = None) -> dict[str, Any]:
         answer = self._send(method, address, json=json)

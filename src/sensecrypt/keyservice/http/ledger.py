@@ -16,15 +16,7 @@ from sensecrypt.keyservice.http.rounds import superseded_by
 from sensecrypt.keyservice.http.runs import require_going_on
 from sensecrypt.keyservice.http.storagecipher import StorageCipher
 from sensecrypt.keyservice.http.store import Store, Transaction
-from sensecrypt.protocol.answers import (
-    read_importance_order,
-    read_moved,
-    read_sketch,
-    serialize_importance_order,
-    serialize_moved,
-    serialize_released,
-    serialize_sketch,
-)
+from sensecrypt.protocol import answers
 from sensecrypt.protocol.envelope import parse_any, serialize
 from sensecrypt.protocol.ledger import ImportanceOrder
 from sensecrypt.protocol.messages import Tag
@@ -66,7 +58,7 @@ class DatabaseLedger:
     def keep_ranking(self, run: str, cluster: int, ranking: ImportanceOrder) -> None:
         """Keep a new order for the cluster; a second one of the same round is ignored."""
         place = (run, cluster, self._number)
-        encrypted = self._cipher.encrypt(serialize_importance_order(ranking), "ranking", *place)
+        encrypted = self._cipher.encrypt(answers.serialize_importance_order(ranking), "ranking", *place)
 
         def work(transaction: Transaction) -> None:
             sql = "SELECT 1 FROM rankings WHERE (run, cluster, number) = (?, ?, ?)"
@@ -80,7 +72,7 @@ class DatabaseLedger:
     def keep_sketch(self, run: str, client: int, row: FloatVector) -> FloatVector:
         """Keep a client's sketch if it is the first; returns the one that is kept."""
         place = ("sketch", run, client)
-        encrypted = self._cipher.encrypt(serialize_sketch(row), *place)
+        encrypted = self._cipher.encrypt(answers.serialize_sketch(row), *place)
 
         def work(transaction: Transaction) -> bytes:
             sql = "INSERT INTO sketches VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -89,7 +81,7 @@ class DatabaseLedger:
             known = transaction.row("SELECT sketch FROM sketches WHERE (run, client) = (?, ?)", run, client)
             return encrypted if known is None else known[0]
 
-        return read_sketch(self._cipher.decrypt(self._store.run(work), *place))
+        return answers.read_sketch(self._cipher.decrypt(self._store.run(work), *place))
 
     def keep_tag(self, round_: Round, tag: Tag) -> bool:
         """Keep a client's tag if it is the first; returns whether it is."""
@@ -136,11 +128,11 @@ class DatabaseLedger:
         place, state = address_of(round_), None
         if place.purpose == "model" and self._rule is not None:
             moved, after = self._moved_after(released, round_, self._rule)
-            kept = serialize_moved(moved)
+            kept = answers.serialize_moved(moved)
             if after:
                 state = self._cipher.encrypt(serialize("rule", {}, after), "rule", *place.round)
         else:
-            kept = serialize_released(released, round_)
+            kept = answers.serialize_released(released, round_)
         result = self._cipher.encrypt(kept, "released", *place.round)
         contributors = ",".join(map(str, released.contributors))
 
@@ -191,7 +183,7 @@ class DatabaseLedger:
         if latest is not None and round_.clip is not None:
             place = replace(address_of(round_), number=latest[0], attempt=latest[1])
             kept = self.result(place)
-            before = None if kept is None else read_moved(kept, round_.size)
+            before = None if kept is None else answers.read_moved(kept, round_.size)
             if latest[2] is not None:
                 _, state = parse_any(self._cipher.decrypt(latest[2], "rule", *place.round), "rule")
         return moved_after(before, released, round_, rule=rule, state=state)
@@ -199,7 +191,7 @@ class DatabaseLedger:
     def _decrypt_ranking(self, run: str, cluster: int, row: tuple[int, bytes] | None) -> ImportanceOrder | None:
         if row is None:
             return None
-        return read_importance_order(self._cipher.decrypt(row[1], "ranking", run, cluster, row[0]))
+        return answers.read_importance_order(self._cipher.decrypt(row[1], "ranking", run, cluster, row[0]))
 
 
 def _is_released(transaction: Transaction, place: RoundAddress) -> bool:

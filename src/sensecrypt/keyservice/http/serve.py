@@ -8,10 +8,10 @@ import errno
 import logging
 import signal
 import socket
-import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import uvicorn
@@ -19,12 +19,12 @@ import uvicorn
 from sensecrypt.errors import ServiceError
 from sensecrypt.keyservice.http.app import create_app
 from sensecrypt.keyservice.http.certificates import check_pair
-from sensecrypt.keyservice.http.connections import Connections, Peer, find_capacity
+from sensecrypt.keyservice.http.connections import Connections, find_capacity
 from sensecrypt.keyservice.http.folder import Folder
 from sensecrypt.keyservice.http.gate import Gate
 from sensecrypt.keyservice.http.limits import thin_messages
 from sensecrypt.keyservice.http.listener import Listener
-from sensecrypt.keyservice.http.policy import Policy, read_policy
+from sensecrypt.keyservice.http.policy import read_policy
 from sensecrypt.keyservice.http.processes import forbid_core_dumps
 from sensecrypt.keyservice.http.refusals import Refusals
 from sensecrypt.keyservice.http.service import KeyService
@@ -94,42 +94,35 @@ def serve(
             signal.signal(number, lambda *_: None)
         ready = f"https://{f'[{host}]' if ':' in host else host}:{port}"
         connections = Connections(capacity, service.metrics)
-        _Server(config, context, connections, store, policy, lambda: on_ready(ready)).run([listener])
+
+        def accept(listening: socket.socket, server: uvicorn.Server) -> Listener:
+            header, handshake = policy.header_seconds, policy.handshake_seconds
+            make = partial(
+                CertifiedProtocol, config, server.server_state, connections=connections, header_seconds=header
+            )
+            return Listener(listening, context, connections, lambda peer: make(peer=peer), handshake_seconds=handshake)
+
+        _Server(config, store, accept, lambda: on_ready(ready)).run([listener])
         if store.broken:
             fix = "check its disk, and start the service again: it repairs its state"
             raise ServiceError(str(folder.path), "cannot be written to", fix)
         store.note("stopped")
 
 
+_Accept = Callable[[socket.socket, uvicorn.Server], Listener]
+
+
 class _Server(uvicorn.Server):
     """Accepts connections within limits, and ends when its state cannot be written."""
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        context: ssl.SSLContext,
-        connections: Connections,
-        store: Store,
-        policy: Policy,
-        on_ready: Callable[[], None],
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, store: Store, accept: _Accept, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
-        self._context, self._connections, self._store, self._policy = context, connections, store, policy
-        self._on_ready = on_ready
+        self._store, self._accept, self._on_ready = store, accept, on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen with limits, in place of uvicorn's own method."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS))
-        self.servers = [
-            Listener(  # type: ignore[misc]  # of a server, uvicorn asks to close and to have closed
-                each,
-                self._context,
-                self._connections,
-                self._protocol,
-                handshake_seconds=self._policy.handshake_seconds,
-            )
-            for each in sockets or []
-        ]
+        self.servers = [self._accept(each, self) for each in sockets or []]  # type: ignore[misc]  # it closes them only
         self.started = True
         self._on_ready()
 
@@ -138,15 +131,6 @@ class _Server(uvicorn.Server):
         if self._store.broken:
             self.should_exit = self.force_exit = True
         return await super().on_tick(counter)
-
-    def _protocol(self, peer: Peer) -> CertifiedProtocol:
-        return CertifiedProtocol(
-            self.config,
-            self.server_state,
-            peer=peer,
-            connections=self._connections,
-            header_seconds=self._policy.header_seconds,
-        )
 
 
 def _listen(endpoint: Endpoint) -> socket.socket:

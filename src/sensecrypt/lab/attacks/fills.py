@@ -51,14 +51,8 @@ def completion(observation: Observation) -> FloatVector:
 def ilrg_on(observation: Observation, gradient: FloatVector, *, keep_direction: bool = False) -> FloatVector:
     """Run iLRG on the gradient of a whole model."""
     head, before = biased_head(observation), observation.before.astype(np.float64)
-    return ilrg(
-        gradient[head.weight],
-        gradient[head.bias],
-        before[head.weight],
-        before[head.bias],
-        observation.samples,
-        keep_direction=keep_direction,
-    )
+    (g_weight, g_bias), (weight, bias) = ((each[head.weight], each[head.bias]) for each in (gradient, before))
+    return ilrg(g_weight, g_bias, weight, bias, observation.samples, keep_direction=keep_direction)
 
 
 def biased_head(observation: Observation) -> Head:

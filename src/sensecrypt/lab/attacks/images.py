@@ -11,7 +11,6 @@ client's batch. If nothing is visible, an attack returns its random start.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -94,28 +93,21 @@ def inverting(
     fill: Fill,
     generator: torch.Generator,
     steps: int = 4800,
-    restarts: int = 0,
     tv: float = 1e-2,
 ) -> Reconstruction:
     """Find images of known labels by the least 1 − cos(∇′, ∇) + tv · TV(x), inside the box [0, 1].
 
-    The K labels are from an attack on labels; `steps` are of Adam on the sign of the gradient. All `restarts` are done,
-    and the best match of the gradient is kept.
+    The K labels are from an attack on labels; `steps` are of Adam on the sign of the gradient.
     """
-    _check_effort(steps, restarts)
+    checks.whole("steps", steps, low=1)
     weight, known = checks.number("tv", tv, low=0), _labels(labels, observation)
-    target = make_target(observation, fill, dtype=torch.float32)  # Adam on signs has no use for more digits
+    target = make_target(observation, fill, dtype=torch.float32)  # single precision suffices for Adam on signs
 
     def loss(images: torch.Tensor) -> torch.Tensor:
         return cosine_distance(target, images, known) + weight * total_variation(images)
 
-    best, best_value = torch.empty(0), math.inf
-    for attempt in range(restarts + 1):
-        images = sign_descent(loss, _noise(observation, generator).to(torch.float32), steps=steps)
-        value = float(cosine_distance(target, images, known).detach())
-        if attempt == 0 or value < best_value:
-            best, best_value = images, value
-    return Reconstruction(best, known, best_value)
+    images = sign_descent(loss, _noise(observation, generator).to(torch.float32), steps=steps)
+    return Reconstruction(images, known, float(cosine_distance(target, images, known).detach()))
 
 
 def labels_from_head(observation: Observation, fill: Fill) -> torch.Tensor | None:

@@ -19,7 +19,7 @@ from sensecrypt.files import write_whole
 from sensecrypt.lab.attacks.image_scores import score_images
 from sensecrypt.lab.drawing import Axes, style, to_png
 
-STYLE = {"text.parse_math": False, "font.size": 9.0}  # a name is text, whatever characters it holds
+STYLE = {"text.parse_math": False, "font.size": 9.0}  # names are plain text
 
 
 def draw_recovered(

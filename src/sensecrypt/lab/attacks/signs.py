@@ -85,7 +85,7 @@ def _row_signs(magnitudes: FloatMatrix) -> Signs:
     if classes <= _ENUMERABLE:
         patterns = _patterns(classes)
         return np.asarray(patterns[np.einsum("pi,ij,pj->p", patterns, gram, patterns).argmin()], dtype=np.float64)
-    rng = np.random.default_rng(0)  # starting points of a search, not part of any experiment's randomness
+    rng = np.random.default_rng(0)  # starting points of a search
     descents = [_descend(gram, rng.choice([-1.0, 1.0], classes)) for _ in range(_STARTS)]
     return min(descents, key=lambda signs: float(signs @ gram @ signs))
 

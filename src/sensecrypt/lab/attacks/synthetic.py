@@ -33,7 +33,7 @@ _WARM_UP_BATCH = 64
 class SyntheticClient:
     """A client with its data. Attacks receive only `observe(…)` or `observation`."""
 
-    observation: Observation  # with the mask that was passed to `synthetic_client`
+    observation: Observation  # with nothing hidden
     counts: IntVector  # samples per class
     inputs: torch.Tensor  # its samples
     labels: torch.Tensor  # their classes
@@ -87,7 +87,6 @@ def synthetic_client(
     learning_rate: float = 0.1,
     minibatch: int | None = None,
     trained: int = 0,
-    hidden: BoolVector | None = None,
     public_per_class: int = 50,
 ) -> SyntheticClient:
     """A client drawn from a data set, after its local training.
@@ -104,7 +103,6 @@ def synthetic_client(
         learning_rate: η, of the client and of `trained`.
         minibatch: samples per local step, in shuffled passes over the data; None: all K.
         trained: steps on other clients' data before this round, each on 64 samples of all classes.
-        hidden: what is encrypted; None: nothing.
         public_per_class: samples per class that the adversary has, none of them the client's.
     """
     checks.whole("steps", steps, low=1)
@@ -134,12 +132,11 @@ def synthetic_client(
         gradient=gradient,
         samples=samples,
         classes=classes,
+        stale=last_upload,
         public=samples_at(images, labels, public),
         image_shape=tuple(map(int, images.shape[1:])),
     )
-    client = client_with(seen, data, weights, at_before=at_before, last_upload=last_upload, scale=learning_rate * steps)
-    hides = np.zeros(before.size, dtype=bool) if hidden is None else hidden
-    return replace(client, observation=client.observe(hides))
+    return client_with(seen, data, weights, at_before=at_before, last_upload=last_upload, scale=learning_rate * steps)
 
 
 def client_with(

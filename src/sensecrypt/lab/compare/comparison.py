@@ -57,7 +57,7 @@ def compare(
         crypto: `real`, `calibrated` or `auto`.
         match_union: whether MaskCrypt's ratio follows SenseCrypt's union of masks.
         resume: continue what is in `folder`.
-        on_step: told after each round: whose, its number, how many there are.
+        on_step: called after each round with the method, the round and the number of rounds.
         training: where training results are kept that other comparisons share; None: in `folder`, until its end.
         problem: what to learn; None: what the settings name.
     """

@@ -1,1 +1,1 @@
-"""Every figure and table of the paper, and some of our own: one file an item, one command each."""
+"""Every figure and table of the paper, and some of our own: one file and one command per item."""

@@ -82,9 +82,8 @@ def _measure(anchor: Anchor, spec: Spec, _folder: Path) -> list[Row]:
         rng = derive_rng(spec["seed"] + number, f"anchor {anchor.network} {anchor.dataset} {anchor.samples}")
         seed = derive_seed(spec["seed"] + number, f"anchor {anchor.network}")
         model, generator = build_network(anchor.network, anchor.dataset, seed)
-        chosen = (
-            rng.choice(len(data.train_labels), anchor.samples, replace=False) for _ in range(_batches(spec, anchor))
-        )
+        every = np.arange(len(data.train_labels))
+        chosen = (rng.choice(every, anchor.samples, replace=False) for _ in range(_batches(spec, anchor)))
         batches = recovered(model, data, chosen, moved=anchor.moved, generator=generator)
         rows.append({**shared, "run": "ours", "number": number, **_means(batches)})
     return rows
@@ -112,9 +111,8 @@ def draw(rows: Rows) -> Figure:
     groups = [f"{each.network}\n{each.dataset}\nK = {each.samples}" for each in anchors]
     for axes, key in zip(panels, ("leacc", "lnacc"), strict=True):
         spans = [span(_of(rows, each, "ours", key).tolist()) for each in anchors]
-        axes.plot(
-            range(len(anchors)), [getattr(each, key) for each in anchors], "kD", ms=6, label="published", zorder=3
-        )
+        published = [getattr(each, key) for each in anchors]
+        axes.plot(range(len(anchors)), published, "kD", ms=6, label="published", zorder=3)
         theirs = [(place, _of(rows, each, "theirs", key)) for place, each in enumerate(anchors)]
         again = [(place, float(own[0])) for place, own in theirs if own.size]
         if again:
@@ -145,15 +143,10 @@ def judge(rows: Rows) -> list[Verdict]:
             off = [abs(float(each.mean()) - one) for each, one in zip(values, said, strict=True)]
             near = [miss <= max(CLOSE, 1.5 * _spread(each)) for miss, each in zip(off, values, strict=True)]
             outcome = graded(max(off) <= CLOSE, all(near))
-        verdicts.append(
-            Verdict(
-                f"{anchor.network}, {anchor.dataset}, {anchor.samples} samples: does iLRG find LeAcc {said[0]:.3f} and "
-                f"LnAcc {said[1]:.3f}, "
-                + ("as an earlier run did, about?" if anchor.about else "as published for one network?"),
-                measured,
-                outcome,
-            )
-        )
+        asks = f"does iLRG find LeAcc {said[0]:.3f} and LnAcc {said[1]:.3f}, "
+        asks += "as an earlier run did, about?" if anchor.about else "as published for one network?"
+        subject = f"{anchor.network}, {anchor.dataset}, {anchor.samples} samples"
+        verdicts.append(Verdict(f"{subject}: {asks}", measured, outcome))
     return verdicts
 
 

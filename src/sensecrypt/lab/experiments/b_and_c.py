@@ -63,15 +63,14 @@ def combinations(
     bins: int,
 ) -> list[Row]:
     """One row per reading and pair (B, C): the encrypted share and its leakage, None without a feasible mask."""
+    choose = partial(select, gains, budget, weights=weights, max_mi=max_mi, bins=bins)
     rows: list[Row] = []
     for reading in READINGS:
         for step, scale in pairs:
             row: Row = {"normalise": reading, "B": step, "C": scale, "max_mi": max_mi, "ratio": None, "mi": None}
             row["floor"] = security_floor(budget, B=step, C=scale)
             with suppress(InfeasibleSelection):
-                found = select(
-                    gains, budget, B=step, C=scale, weights=weights, max_mi=max_mi, bins=bins, normalise=reading
-                )
+                found = choose(B=step, C=scale, normalise=reading)
                 row |= {"ratio": found.mask.share, "mi": found.mi}
             rows.append(row)
     return rows
@@ -84,16 +83,9 @@ def draw(rows: Rows) -> Figure:
     ends = {key: [row[key] for row in rows if row[key] is not None] or [0.0] for key, *_ in shown}
     for axes, (reading, (key, label, scale)) in zip(panels, product(READINGS, shown), strict=True):
         matrix, steps, scales = _matrix(by(rows, "normalise")[reading], key)
-        heat_map(
-            axes,
-            matrix * scale,
-            xticks=[f"{each:g}" for each in scales],
-            yticks=[f"{each:g}" for each in steps],
-            label=label,
-            write=True,
-            low=scale * min(ends[key]),
-            high=scale * max(ends[key]),
-        )
+        xticks, yticks = ([f"{each:g}" for each in values] for values in (scales, steps))
+        low, high = (scale * end(ends[key]) for end in (min, max))
+        heat_map(axes, matrix * scale, xticks=xticks, yticks=yticks, label=label, write=True, low=low, high=high)
         axes.set(title=f"{label}: normalise = {reading}", xlabel="C", ylabel="B")
     return figure
 

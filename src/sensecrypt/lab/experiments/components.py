@@ -72,9 +72,8 @@ def _run(spec: Spec, preset: str, folder: Path) -> list[Row]:
     images, labels = whole.test
     few = replace(whole, clients=whole.clients[: spec["clients"]], test=(images[:500], labels[:500]))
     config = make_config(settings | {"clients": spec["clients"]})
-    cost_model = (
-        measure_cost_model(config.encryption.profile, shared_key=True, ahead=False) if preset == "paper" else None
-    )
+    measure = partial(measure_cost_model, config.encryption.profile, shared_key=True, ahead=False)
+    cost_model = measure() if preset == "paper" else None
     run = RunFolder(folder / preset)
     result = run_local(config, run, problem=few, resume=run.exists(), cost_model=cost_model)
     return step_rows(result, preset)

@@ -73,18 +73,12 @@ def _round(spec: Spec, network: str, run: int, _folder: Path) -> list[Row]:
         wanted = [rest[labels[rest] == label][: spec["public_per_class"]] for label in range(data.classes)]
         public = samples_at(data.train_images, labels, np.concatenate(wanted))
     build = partial(build_model, model, seed=derive_seed(seed, "model of nine clients"))
-    before = get_vector(build())
+    before, step = get_vector(build()), partial(client_of_round, learning_rate=spec["learning_rate"])
     rows: list[Row] = []
     for place in range(many):
         own = dealt[place * samples : (place + 1) * samples]
-        client = client_of_round(
-            build,
-            before,
-            samples_at(data.train_images, data.train_labels, own),
-            classes=data.classes,
-            learning_rate=spec["learning_rate"],
-            public=public,
-        )
+        batch = samples_at(data.train_images, data.train_labels, own)
+        client = step(build, before, batch, classes=data.classes, public=public)
         hidden = np.zeros(before.size, dtype=bool)
         who: Row = {"network": network, "preset": "paper", "run": run, "cpus": 0.0}
         if place < len(cpus):
@@ -99,18 +93,9 @@ def _round(spec: Spec, network: str, run: int, _folder: Path) -> list[Row]:
 
 
 def _selected(spec: Spec, client: SyntheticClient, budget: float, reading: Normalise) -> tuple[BoolVector, Row]:
-    chosen = select(
-        client.sensitivity,
-        budget,
-        B=spec["B"],
-        C=spec["C"],
-        max_mi=spec["max_mi"],
-        weights=client.observation.before,
-        normalise=reading,
-        objective="balance",
-        on_infeasible="budget",
-        bins=spec["bins"],
-    )
+    choose = partial(select, objective="balance", on_infeasible="budget", weights=client.observation.before)
+    limits = {key: spec[key] for key in ("B", "C", "max_mi", "bins")}
+    chosen = choose(client.sensitivity, budget, normalise=reading, **limits)
     hidden = chosen.mask.to_array()
     row: Row = {"share": float(hidden.mean()), "budget": budget, "mi": chosen.mi, "decided_by": chosen.decided_by}
     return hidden, {**row, "feasible": chosen.feasible}
@@ -126,15 +111,9 @@ def _attacked(client: SyntheticClient, hidden: BoolVector, names: Sequence[str])
 def _default_rows(spec: Spec, _folder: Path) -> list[Row]:
     """Attacks on preset default at some shares, and on nothing encrypted; each row gets the nearest budget's CPUs."""
     shares, cpus = spec["default_shares"], [float(each) for each in spec["cpus"]]
-    rows = attack_rows(
-        "lenet5",
-        "mnist",
-        samples=spec["samples"],
-        seeds=spec["default_seeds"],
-        first_seed=spec["first_seed"],
-        protections=[Protection("sensecrypt", "default", share, "plain") for share in shares],
-        attacks=spec["default_attacks"],
-    )
+    protections = [Protection("sensecrypt", "default", share, "plain") for share in shares]
+    attack = partial(attack_rows, *_SETTINGS[SMALL], protections=protections, attacks=spec["default_attacks"])
+    rows = attack(samples=spec["samples"], seeds=spec["default_seeds"], first_seed=spec["first_seed"])
     kept: list[Row] = []
     for row in rows:
         nearest = min(cpus, key=lambda each: abs(each / max(cpus) - row["share"]))
@@ -173,10 +152,8 @@ def _draw_shares(axes: Axes, rows: Rows, network: str, preset: str, devices: Seq
         return
     clients = [cpus for cpus in devices if cpus]
     at = [float(devices.index(cpus)) for cpus in clients]
-    series = {
-        f"normalised over {_READS[reading]}": (at, [100 * share for share in _shares(rows, network, reading)])
-        for reading in READINGS
-    }
+    percents = {reading: [100 * share for share in _shares(rows, network, reading)] for reading in READINGS}
+    series = {f"normalised over {_READS[reading]}": (at, own) for reading, own in percents.items()}
     series["budget"] = (at, [100 * cpus / max(clients) for cpus in clients])
     lines(axes, series, xlabel="CPUs", ylabel="encrypted, %")
     axes.axhline(100 * LOWEST[network], color="grey", linestyle="--", linewidth=1, label="the paper's lowest")
@@ -248,10 +225,8 @@ def _ratios(rows: Rows, network: str) -> Iterator[Verdict]:
 
 def _stronger(rows: Rows, network: str, plain: float, guess: float) -> Verdict:
     own = where(rows, kind="attack", network=network, preset="paper")
-    names = [
-        name for name in distinct([row for row in own if row["cpus"]], "adversary") if name not in ("prior", PAPERS)
-    ]
-    found = {name: _course(rows, network, name, "lnacc") for name in names}
+    names = distinct([row for row in own if row["cpus"]], "adversary")
+    found = {name: _course(rows, network, name, "lnacc") for name in names if name not in ("prior", PAPERS)}
     words = "; ".join(f"{name} {of_each(values)}" for name, values in found.items())
     return Verdict(
         f"(ours) {network}: does the same hold against stronger attackers?",
@@ -267,10 +242,8 @@ def _default(rows: Rows) -> Iterator[Verdict]:
         if not seen:
             continue
         guess = _pair(rows, SMALL, "default", "prior")[1]
-        found = [
-            max(where(seen, cpus=cpus), key=lambda row: float(row["lnacc"]))
-            for cpus in sorted(distinct(seen, "cpus"), reverse=True)
-        ]
+        devices = sorted(distinct(seen, "cpus"), reverse=True)
+        found = [max(where(seen, cpus=cpus), key=lambda row: float(row["lnacc"])) for cpus in devices]
         words = ", ".join(f"{row['lnacc']:.2f} at {row['share']:.1%} ({row['adversary']})" for row in found)
         yield Verdict(
             f"(ours) preset default, with a secret order: can {who} only guess, however low the ratio?",

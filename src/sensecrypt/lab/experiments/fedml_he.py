@@ -29,9 +29,8 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _measure(spec: Spec, model: str, _folder: Path) -> list[Row]:
-    report = run(
-        [model], samples=spec["samples"], repeats=spec["repeats"], seed=spec["seed"], on_step=lambda _step: None
-    )
+    own = {key: spec[key] for key in ("samples", "repeats", "seed")}
+    report = run([model], on_step=lambda _step: None, **own)
     [measured] = report["models"]
     common = {key: measured[key] for key in ("model", "parameters", "samples", "map_mb")}
     return [{**common, "timed_passes": report["timed_passes"], **row} for row in measured["rows"]]

@@ -116,18 +116,11 @@ def _problems(row: PaperRow) -> list[tuple[bool, str, str]]:
     judged = bool(row.claim or row.item or row.unjudged)
     places = sum(map(bool, (row.item, row.runs, row.not_run)))
     verdict, reason = row.verdict, row.verdict in ("same", "item") or bool(row.why)
+    by_hand, choices = bool(verdict or row.why), ", ".join(BY_HAND)
     return [
         (judged and not (row.claim and row.item), "has item and claim only in part", "give both, or runs and verdict"),
-        (
-            judged and bool(verdict or row.why),
-            "has a verdict by hand and an item that judges it",
-            "drop `verdict` and `why`",
-        ),
-        (
-            not judged and verdict not in BY_HAND,
-            f"has verdict {verdict!r}",
-            f"choose one of {', '.join(BY_HAND)}",
-        ),
+        (judged and by_hand, "has a verdict by hand and an item that judges it", "drop `verdict` and `why`"),
+        (not judged and verdict not in BY_HAND, f"has verdict {verdict!r}", f"choose one of {choices}"),
         (verdict == "item" and not row.runs, "leaves the verdict to an item, but names none", "give it in `runs`"),
         (bool(row.item_values) and verdict != "item", "has item_values, and a verdict by hand", "give verdict item"),
         (not judged and not reason, f"is {verdict!r} without a reason", "give it in `why`"),
@@ -144,9 +137,8 @@ def check_code(reference: str, where: str) -> None:
         for part in filter(None, name.split(".")):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise InvalidInput(
-            where, f"refers to {reference!r}, which does not exist ({error})", "correct `code`"
-        ) from None
+        problem = f"refers to {reference!r}, which does not exist ({error})"
+        raise InvalidInput(where, problem, "correct `code`") from None
 
 
 def preset_values(row: PaperRow) -> dict[str, Any]:

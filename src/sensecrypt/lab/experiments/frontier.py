@@ -68,16 +68,9 @@ _FIGURES = ("adversary", "policy", "preset", "rest", "seeds", "leacc", "lnacc", 
 
 def _attack(spec: Spec, protection: Protection) -> list[dict[str, Any]]:
     """Rows of the protection and of the unprotected client."""
-    return attack_rows(
-        DEFAULT_MODEL[spec["dataset"]],
-        spec["dataset"],
-        samples=spec["samples"],
-        seeds=spec["seeds"],
-        first_seed=spec["first_seed"],
-        protections=[protection],
-        distributions=[spec["distribution"]],
-        workers=2,
-    )
+    own = {key: spec[key] for key in ("samples", "seeds", "first_seed")}
+    attack = partial(attack_rows, protections=[protection], distributions=[spec["distribution"]], workers=2)
+    return attack(DEFAULT_MODEL[spec["dataset"]], spec["dataset"], **own)
 
 
 def _points(rows: Rows, family: str) -> list[dict[str, Any]]:
@@ -123,9 +116,8 @@ PANELS = {
 
 def draw(rows: Rows) -> Figure:
     """Labels found by cost, one panel per adversary; points show the weakest client's share."""
-    figure, panels = sheet(
-        "What protection costs: labels found against the length of a round", panels=3, size=(12.5, 4.6), columns=3
-    )
+    title = "What protection costs: labels found against the length of a round"
+    figure, panels = sheet(title, panels=3, size=(12.5, 4.6), columns=3)
     families = [family for family in (PAPER, OURS, PLAIN) if _points(rows, family)]
     every = [1.0, *(row["times_plaintext"] for row in rows)]
     prior, plain = _prior(rows), _open(rows)
@@ -214,11 +206,8 @@ def judge(rows: Rows) -> list[Verdict]:
 def _hidden(point: dict[str, Any], names: Sequence[str], prior: float) -> bool:
     """Whether no adversary exceeds guessing by more than chance explains."""
     half = point["half"]
-    return all(
-        point["found"][name] - prior <= max(NOTHING, half[name] + half["prior"])
-        for name in names
-        if name in point["found"]
-    )
+    gains = {name: point["found"][name] - prior for name in names if name in point["found"]}
+    return all(gain <= max(NOTHING, half[name] + half["prior"]) for name, gain in gains.items())
 
 
 ITEM = Item("frontier", "Cost against protection of both presets", "", cells, draw, judge)

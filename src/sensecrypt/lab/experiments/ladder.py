@@ -27,16 +27,9 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def _measure(distribution: str, spec: Spec, _folder: Path) -> list[Row]:
-    found = attack_rows(
-        spec["model"],
-        spec["dataset"],
-        samples=spec["batch"],
-        seeds=spec["seeds"],
-        first_seed=spec["first_seed"],
-        protections=[Protection(*each) for each in spec["protections"]],
-        distributions=[distribution],
-        workers=2,
-    )
+    protections = [Protection(*each) for each in spec["protections"]]
+    attack = partial(attack_rows, samples=spec["batch"], seeds=spec["seeds"], first_seed=spec["first_seed"], workers=2)
+    found = attack(spec["model"], spec["dataset"], protections=protections, distributions=[distribution])
     kept = ("adversary", "policy", "preset", "rest", "distribution", "seeds", "share")
     figures = [name for figure in FIGURES for name in (figure, f"{figure}_half")]
     return [{key: row[key] for key in (*kept, *figures)} for row in found]

@@ -129,6 +129,7 @@ def _batch(spec: Spec, _folder: Path) -> list[Row]:
     """Inverting Gradients on LeNet-5; the paper's attacker uses the labels that iLRG finds."""
     data = _data()
     torch.set_num_threads(1)
+    names = {"plaintext": NOTHING, "maskcrypt": MASK, "sensecrypt": SENSE}
     setting = Setting(
         model="lenet5",
         images=data.train_images,
@@ -137,14 +138,8 @@ def _batch(spec: Spec, _folder: Path) -> list[Row]:
         samples=spec["batch"],
         protections=[Protection(policy, "paper", spec["share"]) for policy in ("maskcrypt", "sensecrypt")],
     )
-    rows = image_rows(
-        setting,
-        seeds=spec["batch_seeds"],
-        first_seed=spec["first_seed"],
-        attacks=("inverting",),
-        steps=spec["batch_steps"],
-    )
-    names = {"plaintext": NOTHING, "maskcrypt": MASK, "sensecrypt": SENSE}
+    seeds, first, steps = (spec[key] for key in ("batch_seeds", "first_seed", "batch_steps"))
+    rows = image_rows(setting, seeds=seeds, first_seed=first, attacks=("inverting",), steps=steps)
     kept = ("attack", "adversary", "share", "psnr", "ssim")
     # The paper compares uploads only; for guessing and Γ in the clear see docs/security.md.
     compared = [row for row in rows if row["adversary"] in ("zero-fill", "mask-aware")]
@@ -173,9 +168,8 @@ def draw(rows: Rows) -> Figure:
     for place, row in enumerate(shown):
         method = row["method"].replace(", ", ",\n")
         words = f"{method}\n{row['share']:.1%} encrypted" if row["share"] else "nothing\nencrypted"
-        _picture(
-            figure.add_subplot(grid[0, place + 1]), row["image"], words, f"{row['adversary']}\n{row['psnr']:.0f} dB"
-        )
+        note = f"{row['adversary']}\n{row['psnr']:.0f} dB"
+        _picture(figure.add_subplot(grid[0, place + 1]), row["image"], words, note)
     for place, first in enumerate(SWEEP):
         shares = _shares(rows, first)
         medians = [_median(rows, f"{first} first", "mask-aware", "psnr", share) for share in shares]

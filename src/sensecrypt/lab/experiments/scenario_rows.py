@@ -13,8 +13,7 @@ from sensecrypt.lab.experiments.item import Rows
 from sensecrypt.lab.experiments.picking import distinct, where
 
 OURS, AHEAD = "our default", "our default, ahead"
-READING = "budget"  # the masks over which preset paper normalises its objectives
-READINGS = ("all", "feasible")  # the masks of the other readings
+READINGS = ("all", "feasible")  # other masks over which the objectives may be normalised than those of preset paper
 METHODS = {
     "Plaintext": "plaintext@paper",
     "Baseline": "full@paper",
@@ -27,7 +26,7 @@ DEFAULTS = {
     AHEAD: "sensecrypt+profile=paillier-2048+randomness=ahead",
 }
 PAPERS = tuple(METHODS)
-PAPER_PART, DEFAULT_PART = READING, "default"
+PAPER_PART, DEFAULT_PART = "budget", "default"  # preset paper normalises over the masks within the budget
 WAYS = ("bytes_up", "bytes_down")
 STATISTICAL, SYSTEM, BOTH = "statistical", "system", "statistical+system"
 CLASSES = 10  # of both data sets

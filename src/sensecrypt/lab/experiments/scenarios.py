@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,12 @@ class _Calibrated(Method):
 
 def cells(spec: Spec) -> list[Cell]:
     """Comparisons per scenario and data set: the paper's methods, its other readings, our default preset."""
-    return [
-        Cell(
-            f"{scenario}-{dataset}-{part}",
-            _seconds(spec, scenario, place, part),
-            partial(_measure, spec, scenario, place, part),
-        )
-        for place, dataset in enumerate(spec["datasets"])
-        for scenario in spec["scenarios"]
-        for part in (PAPER_PART, *READINGS, DEFAULT_PART)
-    ]
+    found = []
+    parts = (PAPER_PART, *READINGS, DEFAULT_PART)
+    for (place, dataset), scenario, part in product(enumerate(spec["datasets"]), spec["scenarios"], parts):
+        seconds = _seconds(spec, scenario, place, part)
+        found.append(Cell(f"{scenario}-{dataset}-{part}", seconds, partial(_measure, spec, scenario, place, part)))
+    return found
 
 
 def _rounds(spec: Spec, place: int, part: str) -> int:

@@ -73,9 +73,8 @@ def _measure(spec: Spec, name: str, make: Callable[[], Encrypt], most: int, _fol
         else:
             last = rows[-1]
             seconds, size = (last[key] * quantity / last["quantity"] for key in ("seconds", "bytes"))
-        rows.append(
-            {"scheme": name, "quantity": quantity, "seconds": seconds, "bytes": int(size), "measured": measured}
-        )
+        own: Row = {"seconds": seconds, "bytes": int(size), "measured": measured}
+        rows.append({"scheme": name, "quantity": quantity, **own})
     return rows
 
 

@@ -59,25 +59,17 @@ def _measure(spec: Spec, model: str, seeds: Sequence[int], which: str, adversary
     shares: Sequence[float] = spec[which]
     data = load_dataset(spec["dataset"])
     images, build = _fitted(model, data.train_images, data.classes)
+    public = spec["public_per_class"] if adversary == ALL_LAYERS else 1
+    attacked = partial(synthetic_client, samples=spec["samples"], public_per_class=public)
     found: dict[tuple[str, float, str], list[dict[str, float]]] = {}
     for seed in seeds:
-        client = synthetic_client(
-            build,
-            images,
-            data.train_labels,
-            classes=data.classes,
-            samples=spec["samples"],
-            seed=seed,
-            public_per_class=spec["public_per_class"] if adversary == ALL_LAYERS else 1,
-        )
+        client = attacked(build, images, data.train_labels, classes=data.classes, seed=seed)
         order, _ = descending_order(client.sensitivity)
         orders = {"high": order, "low": order[::-1], "random": derive_rng(seed, "first").permutation(order.size)}
         for place, (first, chosen) in enumerate(orders.items()):
             ends = [0, *(round(share * order.size) for share in shares)]
-            curves = {
-                bins: mutual_information_curve(client.observation.before, chosen, bins=bins)[ends]
-                for bins in spec["bins"]
-            }
+            curve_of = partial(mutual_information_curve, client.observation.before, chosen)
+            curves = {bins: curve_of(bins=bins)[ends] for bins in spec["bins"]}
             for end in range(1 if place else 0, len(ends)):  # nothing encrypted is the same for all
                 hidden = np.zeros(order.size, dtype=bool)
                 hidden[chosen[: ends[end]]] = True
@@ -121,9 +113,8 @@ def draw(rows: Rows) -> Figure:
     figure, panels = sheet(title, panels=3 * len(models), columns=3, size=(13, 4.2 * len(models)))
     for line, model in enumerate(models):
         own = _of_model(rows, model)
-        for axes, key, label in zip(
-            panels[3 * line : 3 * line + 3], ("mi", "leacc", "lnacc"), ("MI in bits", "LeAcc", "LnAcc"), strict=True
-        ):
+        shown = {"mi": "MI in bits", "leacc": "LeAcc", "lnacc": "LnAcc"}
+        for axes, (key, label) in zip(panels[3 * line : 3 * line + 3], shown.items(), strict=True):
             series = {f"{first} first": _curve(own, first, PAPERS, key) for first in FIRST}
             lines(axes, series, xlabel="encrypted share", ylabel=label)
             axes.set_title(NAMES.get(model, model), fontsize=9)
@@ -157,9 +148,9 @@ def judge(rows: Rows) -> list[Verdict]:
 
 
 def _judged(rows: Rows, name: str) -> list[Verdict]:
-    mi = {first: _curve(rows, first, PAPERS, "mi") for first in FIRST}
-    lnacc = {first: _curve(rows, first, PAPERS, "lnacc") for first in FIRST}
-    leacc = {first: _curve(rows, first, PAPERS, "leacc") for first in FIRST}
+    mi, lnacc, leacc = (
+        {first: _curve(rows, first, PAPERS, key) for first in FIRST} for key in ("mi", "lnacc", "leacc")
+    )
     prior = _of(rows, "nothing", "prior")[0]
     x, y = (np.array(each) for each in mi["random"])
     straight = float(np.corrcoef(x, y)[0, 1] ** 2)
@@ -171,6 +162,7 @@ def _judged(rows: Rows, name: str) -> list[Verdict]:
     exists = min(later["low"]) > 0.9 and max(later["high"]) < 0.7
     gap = min(low - high for low, high in zip(late["low"], late["high"], strict=True))
     stops = {first: _stopped(lnacc[first], prior["lnacc"] + 0.05) for first in FIRST}
+    words = {first: "nowhere" if share is None else f"{share:.0%}" for first, share in stops.items()}
     everything = where(rows, adversary=PAPERS)
     rank = float(spearmanr([row["mi"] for row in everything], [row["lnacc"] for row in everything]).statistic)
     labels = CLASSES * min(row["seeds"] for row in everything)
@@ -215,8 +207,8 @@ def _judged(rows: Rows, name: str) -> list[Verdict]:
         ),
         Verdict(
             f"{name}random reaches the same protection, at significantly more encryption than high",
-            f"LnAcc is down to guessing, within 0.05, from {_words(stops['high'])} (high), {_words(stops['random'])} "
-            f"(random), {_words(stops['low'])} (low) on (significantly: at least twice as much){note}",
+            f"LnAcc is down to guessing, within 0.05, from {words['high']} (high), {words['random']} (random), "
+            f"{words['low']} (low) on (significantly: at least twice as much){note}",
             graded(_reached_later(stops["random"], stops["high"]), unsure=few),
         ),
         Verdict(
@@ -283,10 +275,6 @@ def _stopped(curve: tuple[list[float], list[float]], bound: float) -> float | No
 def _reached_later(share: float | None, than: float | None) -> bool:
     """Whether protection needs at least twice the share; False if a curve never reaches it."""
     return share is not None and than is not None and share >= 2 * than - 1e-3  # shares are whole numbers of parameters
-
-
-def _words(share: float | None) -> str:
-    return "nowhere" if share is None else f"{share:.0%}"
 
 
 def _middle(rows: Rows) -> str:

@@ -43,7 +43,7 @@ def _busy(row: Mapping[str, Any]) -> float:
 
 
 def draw(rows: Rows) -> Figure:
-    """A client's own time in the last round, by its CPUs."""
+    """A client's own time in the last round by its CPUs."""
     title = "A client's time in a round without waiting: mean, fastest and slowest"
     figure, panels = panel_each(rows, "dataset", title)
     for axes, own in panels:

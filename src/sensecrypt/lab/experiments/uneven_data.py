@@ -54,17 +54,8 @@ def _measure(spec: Spec, network: str, reading: str, seed: int, _folder: Path) -
     before = "large_" if network == LARGE else ""
     strong = 0 if seed or network == LARGE else spec["strong_clients"]
     own = {key: spec[f"{before}{key}"] for key in ("clients", "samples", "share", "learning_rate", "attacks")}
-    found = rounds(
-        model,
-        load_dataset(dataset),
-        kinds=spec["distributions"],
-        reading=kind,
-        steps=steps,
-        seed=spec["first_seed"] + seed,
-        strong=(*STRONG, MATCHING),
-        strong_clients=strong,
-        **own,
-    )
+    attack = partial(rounds, model, load_dataset(dataset), kinds=spec["distributions"], reading=kind, steps=steps)
+    found = attack(seed=spec["first_seed"] + seed, strong=(*STRONG, MATCHING), strong_clients=strong, **own)
     return [{"network": network, "reading": reading, **row} for row in found]
 
 
@@ -79,18 +70,13 @@ def draw(rows: Rows) -> Figure:
     """Least, mean and largest over clients, as in the paper; below, the stronger attackers."""
     cases = _cases(rows)
     strong = [case for case in cases if any(row["adversary"] in STRONG for row in _of(rows, case))][:1]
-    figure, panels = sheet(
+    lines, title = (
+        len(cases) + len(strong),
         "Attacks under statistical heterogeneity: least, mean and largest over clients",
-        panels=2 * (len(cases) + len(strong)),
-        columns=2,
-        size=(12, 3.6 * (len(cases) + len(strong))),
     )
-    wanted = {
-        "nothing encrypted": (NOTHING, PAPERS),
-        MASK: (MASK, PAPERS),
-        SENSE: (SENSE, PAPERS),
-        "guessing": (NOTHING, "prior"),
-    }
+    figure, panels = sheet(title, panels=2 * lines, columns=2, size=(12, 3.6 * lines))
+    wanted = {"nothing encrypted": (NOTHING, PAPERS), MASK: (MASK, PAPERS), SENSE: (SENSE, PAPERS)}
+    wanted["guessing"] = (NOTHING, "prior")
     stronger = {f"{method}: {name}": (method, name) for method in (MASK, SENSE) for name in STRONG}
     stronger |= {f"{SENSE}: sensitivity": (SENSE, "sensitivity"), f"{OURS}: {MATCHING}": (OURS, MATCHING)}
     for place, case in enumerate([*cases, *strong]):

@@ -84,8 +84,8 @@ def rounds(
     """
     build = partial(build_model, model, seed=derive_seed(seed, "uneven model"))
     network = build().eval()
-    before = get_vector(network)
-    exposed = before
+    own = partial(samples_at, data.train_images, data.train_labels)
+    before = exposed = get_vector(network)
     for number, kind in enumerate(kinds):
         k = data.classes if kind == "iid" else int(kind)
         rng = derive_rng(seed, f"uneven round {number} {reading}")
@@ -94,33 +94,13 @@ def rounds(
         public = None
         if strong_clients:
             free = np.setdiff1d(np.arange(len(data.train_labels)), np.concatenate(batches))
-            places = per_class(data.train_labels, free, data.classes, PUBLIC_PER_CLASS, rng)
-            public = samples_at(data.train_images, data.train_labels, places)
-        members = [
-            client_of_round(
-                build,
-                before,
-                samples_at(data.train_images, data.train_labels, batch),
-                classes=data.classes,
-                learning_rate=learning_rate,
-                public=public,
-            )
-            for batch in batches
-        ]
+            public = own(per_class(data.train_labels, free, data.classes, PUBLIC_PER_CLASS, rng))
+        step = partial(client_of_round, classes=data.classes, learning_rate=learning_rate, public=public)
+        members = [step(build, before, own(batch)) for batch in batches]
         trained = [client.weights for client in members]
         if steps > 1:
-            trained = [
-                after_local_steps(
-                    network,
-                    before,
-                    samples_at(data.train_images, data.train_labels, part),
-                    steps=steps,
-                    batch=samples,
-                    learning_rate=learning_rate,
-                    rng=rng,
-                )
-                for part in parts
-            ]
+            train = partial(after_local_steps, steps=steps, batch=samples, learning_rate=learning_rate, rng=rng)
+            trained = [train(network, before, own(part)) for part in parts]
         agreed = agreed_mask(exposed, trained, members, share)
         for place, client in enumerate(members):
             names = (*attacks, *(strong if place < strong_clients else ()))

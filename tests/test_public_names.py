@@ -30,6 +30,7 @@ NAMES = {
     "SenseCryptError",
     "ValueDoesNotFit",
     "__version__",
+    "advise",
     "cluster_clients",
     "dp_noise",
     "deadline_budgets",

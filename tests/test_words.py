@@ -50,6 +50,7 @@ KINDS = {".py", ".md", ".svg", ".toml", ".js", ".css", ".html", ".yml", ".yaml",
 # Right English, or a name that is not ours: (part of the path, part of the line, reason).
 EXCEPTIONS = (
     ("cli/doctor.py", "pad_edge", "an argument of Rich's Table"),
+    ("cli/tables.py", "pad_edge", "an argument of Rich's Table"),
     ("flower/proof.py", "signed for another run", "a digital signature"),
     ("decisions/0019", "seal-python", "the name of a library"),
     ("decisions/0019", "SEAL", "the name of a library"),
@@ -57,10 +58,7 @@ EXCEPTIONS = (
 )
 
 # Places left per folder: to be emptied. A number may fall, and never rise.
-ALLOWED: dict[str, int] = {
-    "src/sensecrypt/cli": 14,
-    "src/sensecrypt/report": 53,
-}
+ALLOWED: dict[str, int] = {}
 
 
 class Place(NamedTuple):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sensecrypt.errors import MissingExtra as MissingExtra
     from sensecrypt.errors import SenseCryptError as SenseCryptError
     from sensecrypt.errors import ValueDoesNotFit as ValueDoesNotFit
+    from sensecrypt.lab.compare.advice import advise as advise
     from sensecrypt.profiles import PROFILES as PROFILES
     from sensecrypt.profiles import Profile as Profile
     from sensecrypt.transports.local.federate import federate as federate
@@ -64,6 +65,7 @@ _HOME = {
     "Selection": "types",
     "SenseCryptError": "errors",
     "ValueDoesNotFit": "errors",
+    "advise": "lab.compare.advice",
     "cluster_clients": "algo.clustering",
     "dp_noise": "algo.dp",
     "deadline_budgets": "algo.budget",

@@ -76,10 +76,10 @@ class Training(Group):
     """What clients do before they encrypt, and what they send of it."""
 
     rounds: int = setting(10, "number of rounds", low=1)
-    local_epochs: int = setting(1, "of training per round", low=1)
-    batch_size: int = setting(32, "of training", low=1)
-    learning_rate: float = setting(0.05, "of training", low=0.0, high=1e6, open_low=True)
-    momentum: float = setting(0.5, "of training", low=0.0, high=1.0)
+    local_epochs: int = setting(1, "passes over a client's data per round", low=1)
+    batch_size: int = setting(32, "samples per step of local training", low=1)
+    learning_rate: float = setting(0.05, "of local training by SGD", low=0.0, high=1e6, open_low=True)
+    momentum: float = setting(0.5, "of local training by SGD", low=0.0, high=1.0)
     uploads: Literal["updates", "weights"] = setting(
         "updates",
         "what clients send of their training: `updates` (trained minus start), clipped to a bound that all know, so "
@@ -159,7 +159,10 @@ class Selection(Group):
     policy: str = setting("sensecrypt", "the method that chooses what to encrypt")
     ratio: float = setting(0.1, "share of the model that policies without budgets encrypt", low=0.0, high=1.0)
     layout: Literal["prefix", "blocks", "individual"] = setting(
-        "prefix", "`prefix`, `blocks` or `individual`", paper="individual"
+        "prefix",
+        "what a client encrypts: a `prefix` of its cluster's secret order; its own most sensitive `blocks`; or its own "
+        "most sensitive parameters, each `individual`",
+        paper="individual",
     )
     gradient: Literal["start", "trained"] = setting(
         "trained",
@@ -173,7 +176,11 @@ class Selection(Group):
     order_refresh: int = setting(
         5, "rounds after which a cluster's order is made anew, unless all its clients encrypt everything", low=1
     )
-    objective: Literal["protect", "balance"] = setting("protect", "`protect` or `balance`", paper="balance")
+    objective: Literal["protect", "balance"] = setting(
+        "protect",
+        "`protect`: encrypt as much as the budget allows; or `balance` cost against protection, as the paper",
+        paper="balance",
+    )
     normalise: Literal["all", "budget", "feasible"] = setting(
         "all",
         "over which masks the two objectives of `balance` are scaled to [0, 1]: `all` masks; those within the "
@@ -183,12 +190,17 @@ class Selection(Group):
     beta: tuple[float, float] = setting(
         (1.0, 1.0), "weights of cost and protection in `balance`", low=_TINY, high=_HUGE
     )
-    B: float = setting(1.3, "of the security floor", low=0.0, high=_HUGE)
-    C: float = setting(0.7, "of the security floor", low=0.0, high=1.0)
+    B: float = setting(1.3, "in the security floor 1 - C·exp(-B·budget)", low=0.0, high=_HUGE)
+    C: float = setting(0.7, "in the security floor 1 - C·exp(-B·budget)", low=0.0, high=1.0)
     max_mi: float = setting(2.0, "bound on the mutual information in bits; negative: none", low=-_HUGE, high=_HUGE)
-    bins: int = setting(DEFAULT_BINS, "of the mutual information", paper=10, low=1, high=MAX_BINS)
+    bins: int = setting(
+        DEFAULT_BINS, "of the histograms that give the mutual information", paper=10, low=1, high=MAX_BINS
+    )
     on_infeasible: Literal["error", "budget", "security"] = setting(
-        "security", "`error`, `budget` or `security`", paper="budget"
+        "security",
+        "where no mask keeps budget, floor and mutual information: stop with an `error`, keep the `budget`, or keep "
+        "the `security`",
+        paper="budget",
     )
     always_encrypt: Literal["classifier", "nothing"] = setting(
         "classifier",
@@ -286,7 +298,9 @@ class Release(Group):
 class Server(Group):
     """How the mean update of a round moves a cluster's model."""
 
-    server: Literal["fedavg", "fedavgm", "fedadam", "fedyogi"] = setting("fedavg", "the rule")
+    server: Literal["fedavg", "fedavgm", "fedadam", "fedyogi"] = setting(
+        "fedavg", "the rule: `fedavg`, `fedavgm`, `fedadam` or `fedyogi`"
+    )
     server_learning_rate: float = setting(1.0, "of that rule")
     server_momentum: float = setting(0.9, "β₁ of `fedavgm`, `fedadam` and `fedyogi`")
     server_beta2: float = setting(0.99, "β₂ of `fedadam` and `fedyogi`")
@@ -496,6 +510,14 @@ def to_settings(config: RunConfig) -> dict[str, Any]:
         value = getattr(getattr(config, each.group) if each.group else config, key)
         found[key] = _plain(value) if isinstance(value, tuple) else value
     return found
+
+
+def setting_text(value: Any) -> str:
+    """A value as `--set` takes it."""
+    if isinstance(value, (list, tuple)):
+        rows = any(isinstance(each, (list, tuple)) for each in value)
+        return (";" if rows else ",").join(map(setting_text, value))
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
 
 
 def _server_can_weigh(profile: str, rest: str) -> bool:

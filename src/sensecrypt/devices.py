@@ -16,6 +16,13 @@ from __future__ import annotations
 
 from sensecrypt.types import Device
 
+PROCESSORS = {
+    "workstation": "Core i9-12900K",
+    "laptop": "Core i7-1260P",
+    "flagship-phone": "Snapdragon 8 Gen 2",
+    "raspberry-pi": "Cortex-A76",
+    "old-phone": "Snapdragon 450",
+}
 DEVICES = {
     "workstation": Device(cpus=8, ghz=2.0, bandwidth=12.5),
     "laptop": Device(cpus=4.6, ghz=1.67, bandwidth=5.5),

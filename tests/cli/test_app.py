@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from sensecrypt import InfeasibleSelection, InvalidInput, __version__
 from sensecrypt.cli import main
-from sensecrypt.cli.app import _Commands
+from sensecrypt.cli.mistakes import Commands
 
 
 def sensecrypt(*arguments: str) -> str:
@@ -51,7 +51,7 @@ def test_the_installed_command_works():
     ],
 )
 def test_our_errors_are_one_line_and_an_exit_code(error, code):
-    @click.group(cls=_Commands)
+    @click.group(cls=Commands)
     def root() -> None: ...
 
     @root.group()
@@ -109,3 +109,23 @@ def test_bench_clustering_on_real_sketches():
     spread = json.loads(sensecrypt(*arguments, "--partition", "dirichlet:0.5"))["rows"]
     assert [row["ari"] for row in spread] == [None, None]
     assert "affinity propagation found" in spread[0]["why"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ("demoo", "Did you mean 'demo'?"),
+        ("keys genrate", "Did you mean 'generate'?"),
+        ("run --preste paper", "'--preset'"),
+        ("attack --bacth 3", "'--batch'"),
+        ("run --rounds 5", "--set rounds=VALUE"),
+        ("advise --min-contributors 2", "--set min_contributors=VALUE"),
+        ("run --set rouns=5", "did you mean 'rounds'?"),
+        ("advise --set rouns=5", "did you mean 'rounds'?"),
+        ("settings rouns", "did you mean 'rounds'?"),
+    ],
+)
+def test_a_typing_error_is_answered_with_the_right_name(arguments, hint):
+    result = CliRunner().invoke(main, arguments.split())
+    assert result.exit_code == 2
+    assert hint in result.output

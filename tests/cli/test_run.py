@@ -35,9 +35,15 @@ def test_a_run_prints_one_object_and_resumes(tmp_path):
 
 def test_a_run_ends_in_a_table(tmp_path):
     output = sensecrypt("run", "--out", str(tmp_path / "run"), *SMALL)
-    assert "after 2 rounds" in output
+    lines = output.splitlines()
+    assert lines[0] == "digits, policy sensecrypt: round 2 of 2"
+    assert " ".join(lines[1].split()) == "client device cluster accuracy encrypted covered device time kB up"
+    assert "raspberry-pi" in output
     assert "1 cluster, all clients train one model: " in output
-    assert "mean accuracy" in output
+    assert "Accuracy after the last round: " in output
+    for words in ("mean of all rounds", "device time", "server of 4 CPUs", "time here"):
+        assert words in " ".join(output.split())
+    assert all(len(line) <= 80 for line in lines if str(tmp_path) not in line)
 
 
 @pytest.mark.parametrize(

@@ -218,15 +218,15 @@ def test_a_watched_page_follows_a_run(reader, tmp_path):
         seen = []
         with subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL, env=environment) as process:
             end = time.monotonic() + 60
-            while time.monotonic() < end and not (seen and seen[-1].startswith("over")):
+            while time.monotonic() < end and not (seen and seen[-1].startswith("finished")):
                 told = reader.ask(state)
                 if told not in seen:
                     seen.append(told)
                 time.sleep(0.05)
         assert process.returncode == 0
         assert seen[0] == "waiting"
-        assert seen[-1] == "over, 8 rounds"
-        assert sum("going on" in each for each in seen) >= 2, seen
+        assert seen[-1] == "finished, 8 rounds"
+        assert sum("running" in each for each in seen) >= 2, seen
         reader.ready()
         assert min(reader.ask(MARKS).values()) >= 1
         assert reader.ask("return document.getElementById('live').textContent") == "live"

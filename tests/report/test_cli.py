@@ -39,11 +39,21 @@ def test_a_report_is_written_and_its_place_told(run, tmp_path):
     assert out.read_text() == (run / "report.html").read_text()
 
 
+def test_without_a_browser_it_says_so(run, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("webbrowser.open", lambda _: False)
+    result = invoke("report", run, "--open")
+    assert result.exit_code == 0
+    assert "no browser found" in result.stderr
+
+
 def test_open_shows_it(run, monkeypatch):
-    released = []
-    monkeypatch.setattr("webbrowser.open", released.append)
+    shown = []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("webbrowser.open", lambda address: shown.append(address) or True)
     assert invoke("report", run, "--open").exit_code == 0
-    assert released == [(run / "report.html").as_uri()]
+    assert shown == [(run / "report.html").as_uri()]
 
 
 def test_mistakes_are_one_line_and_exit_2(tmp_path, run):

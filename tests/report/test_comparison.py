@@ -36,7 +36,7 @@ def compared(tmp_path_factory):
 
 def test_methods_stand_side_by_side_with_links_to_their_runs(compared):
     page = comparison_page(read_comparison(compared), compared)
-    assert {chart.name for chart in page.charts} == {"time", "accuracy", "traffic", "shares", "timeline"}
+    assert {chart.name for chart in page.charts} == {"devices", "time", "accuracy", "traffic", "shares", "timeline"}
     require_drawable(page)
     html = (compared / "report.html").read_text()
     for name, address, _ in page.links:

@@ -15,7 +15,7 @@ from sensecrypt.runs.folder import RunFolder
 
 def test_a_run_that_is_over(played):
     seen = read_folder(played)
-    assert (seen.state, seen.rounds, seen.fleet) == ("over", 3, False)
+    assert (seen.state, seen.rounds, seen.fleet) == ("finished", 3, False)
     assert set(seen.places) == set(range(8))
     assert all(0 <= value <= 1 for value in seen.outcome.accuracy)
     assert seen.outcome.why_clusters
@@ -23,7 +23,7 @@ def test_a_run_that_is_over(played):
 
 def test_the_aggregator_of_a_fleet(fleet):
     seen = read_folder(fleet)
-    assert (seen.state, seen.rounds, seen.fleet) == ("over", 3, True)
+    assert (seen.state, seen.rounds, seen.fleet) == ("finished", 3, True)
     assert set(seen.places) == set(range(8))
     assert not any(math.isnan(value) for value in seen.outcome.accuracy)
     assert math.isnan(next(record for record in seen.outcome.records if record.round == 0).accuracy)
@@ -41,7 +41,7 @@ def test_a_run_that_is_still_being_written(run):
     whole = (run / "records.jsonl").read_text()
     (run / "records.jsonl").write_text(whole[:-40])
     seen = read_folder(run)
-    assert seen.state == "going on"
+    assert seen.state == "running"
     assert len(seen.outcome.log) == len(RunFolder(run).records()) == whole.count("\n") - 1
 
 
@@ -49,7 +49,7 @@ def test_a_run_before_its_first_record(run):
     for name in ("records.jsonl", "checkpoint.safetensors", "map.json", "model-0.safetensors", "model-1.safetensors"):
         (run / name).unlink()
     seen = read_folder(run)
-    assert (seen.state, seen.rounds, seen.places) == ("going on", 0, {})
+    assert (seen.state, seen.rounds, seen.places) == ("running", 0, {})
 
 
 def test_descriptions_that_were_kept_give_a_map(run):

@@ -50,7 +50,7 @@ def test_everything_of_a_run_is_on_its_page(played):
     assert {card.title for card in page.cards} >= {
         "Accuracy",
         "Encrypted",
-        "Time on the devices",
+        "Device time",
         "Sent up",
         "Clusters",
     }
@@ -59,7 +59,7 @@ def test_everything_of_a_run_is_on_its_page(played):
 
 
 def test_it_says_whether_the_rest_was_blinded_or_in_the_clear(run):
-    assert any("Under blindings" in sentence for sentence in run_page(read_folder(run)).findings)
+    assert any("Blinded" in sentence for sentence in run_page(read_folder(run)).findings)
     told = json.loads((run / "run.json").read_text())
     told["config"]["rest"] = "plain"
     (run / "run.json").write_text(json.dumps(told))

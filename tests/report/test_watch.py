@@ -92,7 +92,7 @@ def test_it_waits_for_a_run_and_tells_of_every_change(serve, played, tmp_path):
         assert read_event(stream) == "event: change"
         stream.close()
     content = json.loads(ask(server, "/content.json")[2])
-    assert "over, 3 rounds" in content["html"]
+    assert "finished, 3 rounds" in content["html"]
     assert set(content["data"]) == {"charts", "tables"}
 
 

@@ -1,11 +1,9 @@
-"""`sensecrypt advise`: which protection for a model and a fleet."""
+"""`sensecrypt advise`: which protection fits a model and a fleet."""
 
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,24 +11,11 @@ import click
 from sensecrypt.cli.needs import needs
 from sensecrypt.cli.run import choose_dataset, parse_settings
 from sensecrypt.cli.status import shown_status
-from sensecrypt.cli.tables import show_table
+from sensecrypt.cli.tables import WIDTH, show_table
 from sensecrypt.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from sensecrypt.lab.compare.subject import Subject
-
-_WIDTH = 80
-ADVERSARIES = {
-    "zero-fill": "takes 0 for what is hidden",
-    "zero-fill-direction": "the same, by the direction of the update",
-    "stale-fill": "takes the last round's values for what is hidden",
-    "completion": "solves for what is hidden",
-    "prototype": "compares with updates of public data",
-    "mask-only": "looks only at which parameters are encrypted",
-    "collusion": "is the aggregator together with one client",
-    "sensitivity": "reads the sensitivities that the paper's clients upload",
-    "value-matching": "matches visible values to their places",
-}
+    from sensecrypt.lab.compare.advice import Advice
 
 
 @click.command()
@@ -41,7 +26,7 @@ ADVERSARIES = {
 )
 @click.option("--batch", default=30, show_default=True, type=click.IntRange(2), help="Samples of attacked clients.")
 @click.option("--distribution", help="Of their data: iid, or a number of classes.  [default: 3, or all if fewer]")
-@click.option("--seeds", default=10, show_default=True, type=click.IntRange(2), help="Attacked clients a figure.")
+@click.option("--seeds", default=10, show_default=True, type=click.IntRange(2), help="How many clients are attacked.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @needs("lab")
 def advise(
@@ -53,89 +38,78 @@ def advise(
     seeds: int,
     as_json: bool,
 ) -> None:
-    """Say which protection fits a model and a fleet, with what each one costs and leaves to attackers.
+    """Recommend a protection for a model and a fleet, with its cost and what attackers find.
 
     With FILE.py:FUNCTION, the function returns your model (an nn.Module that tells classes apart), and a function
-    `data` in the same file returns its inputs and labels. Without, a model of the paper is used.
+    `data` in the same file returns its inputs and labels. Without, a model of the paper is used. From Python:
+    sensecrypt.advise(model, (inputs, labels)).
 
-    Two rounds on the device clock give the cost; attacks on clients that encrypt as much as the weakest device give
-    the protection. All figures are measured for this answer.
+    Two rounds on the devices' clock give the cost; attacks on clients that encrypt as much as the weakest device give
+    the protection.
     """
     settings = parse_settings(changes, None)
     if model is not None and (dataset is not None or "dataset" in settings):
         raise InvalidInput("--dataset", "is for models of the paper", f"leave it out, {model} brings its data")
+    if model is not None and ":" not in model:
+        raise InvalidInput("model", f"is {model!r}", "write FILE.py:FUNCTION, such as my_model.py:build")
     chosen = choose_dataset(dataset, settings)
     from sensecrypt.lab.compare import advice  # loads PyTorch
+    from sensecrypt.lab.compare.subject import call_from_file, named_subject
 
-    settings.setdefault("rounds", "2")
-    subject = _subject(model, chosen, settings)
-    attacked = advice.Attacked(samples=batch, seeds=seeds, distribution=distribution or str(min(3, subject.classes)))
-    with tempfile.TemporaryDirectory() as folder, shown_status("starting") as update:
-        report = advice.assess(
-            advice.CANDIDATES, subject, settings, Path(folder) / "cost", attacked=attacked, on_step=update
-        )
+    with shown_status("starting") as update:
+        attacked: dict[str, Any] = {
+            "samples": batch,
+            "seeds": seeds,
+            "distribution": distribution,
+            "on_step": update,
+        }
+        if model is None:
+            subject = named_subject(chosen, str(settings.get("model", "")))
+            answer = advice.advise_subject(subject, {**settings, "dataset": chosen}, **attacked)
+        else:
+            built, data = call_from_file(model), call_from_file(model, "data")
+            answer = advice.advise(built, data, settings=settings, **attacked)
     if as_json:
-        click.echo(json.dumps(report))
-        return
-    try:
-        click.echo(click.wrap_text(_recommendation(advice.recommend(report), report), _WIDTH))
-    except InvalidInput as error:
-        click.echo(f"No recommendation: {error}")
-    click.echo()
-    _show(report)
+        click.echo(json.dumps({"recommendation": answer.text, **answer.report}))
+    else:
+        show(answer)
 
 
-def _subject(model: str | None, dataset: str, settings: dict[str, Any]) -> Subject:
-    """What is trained; the settings are made to fit."""
-    from sensecrypt.config import make_config
-    from sensecrypt.lab.compare.subject import call_from_file, named_subject, own_subject
+def show(answer: Advice) -> None:
+    """The recommendation, the table, and what its words mean."""
+    from sensecrypt.lab.compare.wording import attack_cell, round_seconds, spoken
 
-    if model is None:
-        settings["dataset"] = dataset
-        return named_subject(dataset, str(settings.get("model", "")))
-    if ":" not in model:
-        raise InvalidInput("model", f"is {model!r}", "write FILE.py:FUNCTION, such as my_model.py:build")
-    settings.setdefault("clients", "5")
-    clients = make_config(settings).problem.clients
-    subject = own_subject(call_from_file(model), call_from_file(model, "data"), clients)
-    settings |= {"dataset": "own", "model": subject.name, "partition": "own"}
-    return subject
-
-
-def _recommendation(row: Mapping[str, Any], report: Mapping[str, Any]) -> str:
-    plain = report["rows"][0]
-    own = "".join(f", {key}={value}" for key, value in row["settings"].items())
-    seconds, without = row["rounds"][-1]["seconds"], plain["rounds"][-1]["seconds"]
-    return (
-        f"Use the default preset{own}: a round takes {seconds:.2g} s, {seconds / without:.1f} times as long as without "
-        f"protection; every device encrypts at least {row['weakest_share']:.0%}, and no attacker "
-        "finds more than by guessing."
-    )
-
-
-def _show(report: Mapping[str, Any]) -> None:
-    attacked, plain = report["attacked"], report["rows"][0]
+    report = answer.report
+    rows: list[Mapping[str, Any]] = report["rows"]
+    click.echo(click.wrap_text(answer.text, WIDTH) + "\n")
     lines = [
         (
             row["label"],
-            f"{row['rounds'][-1]['seconds']:.3g} s",
-            f"{row['rounds'][-1]['seconds'] / plain['rounds'][-1]['seconds']:,.1f}",
+            spoken(round_seconds(row)),
+            f"{round_seconds(row) / round_seconds(rows[0]):,.1f}",
             f"{row['weakest_share']:.0%}",
-            f"{row['found']:.0%}" if row["verdict"] == "learns" else row["verdict"],
-            row["strongest"] if row["verdict"] == "learns" else "",
+            f"{row['found']:.0%}",
+            attack_cell(row),
         )
-        for row in report["rows"]
+        for row in rows
     ]
-    columns = ("protection", "a round", "x plain", "least encrypted", "labels found", "by")
-    title = f"{report['model']}, {report['clients']} clients; {attacked['seeds']} attacked"
-    show_table(title, columns, lines, left=("protection", "by"), width=_WIDTH)
-    notes = [
-        f"labels found: by the strongest attacker, of a client's {attacked['samples']} samples; guesses: no more than "
-        f"{plain['guessing']:.0%}, what guessing finds; unclear: too few attacked clients to tell (--seeds).",
-        "as the paper: charged at python-paillier's cost. blinding only: whoever records a client's connection to the "
-        "key server reads its upload (docs/security.md).",
-    ]
-    named = {row["strongest"] for row in report["rows"] if row["verdict"] == "learns"}
-    notes += [f"{name}: {ADVERSARIES[name]}." for name in ADVERSARIES if name in named]
+    kinds = ", ".join(dict.fromkeys(report["devices"]))
+    show_table(
+        f"{report['model']}, {report['clients']} clients: {kinds}",
+        ("protection", "a round", "x plain", "encrypted", "found", "by"),
+        lines,
+        left=("protection", "by"),
+    )
+    attacked = report["attacked"]
+    notes = (
+        f"a round: device time of the last of {report['rounds']}, server of {report['server_cpus']:g} CPUs. "
+        "(paper): charged at python-paillier's measured cost.",
+        "encrypted: share of the model on the device that encrypts least.",
+        f"found: share of the labels, by the strongest attack on {attacked['seeds']} clients of "
+        f"{attacked['samples']} samples. guessing: no attack finds more than guessing, {rows[0]['guessing']:.0%}. "
+        "unclear: too few attacked clients to say (--seeds).",
+        "blinding only: whoever records a client's connection to the key server can read its update.",
+    )
+    click.echo()
     for note in notes:
-        click.echo(click.wrap_text(note, _WIDTH))
+        click.echo(click.wrap_text(note, WIDTH, "", "  "))

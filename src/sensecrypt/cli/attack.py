@@ -1,10 +1,11 @@
-"""`sensecrypt attack`: what adversaries learn, from a recorded run or from a synthetic client."""
+"""`sensecrypt attack`: what adversaries learn from a recorded run or from synthetic clients."""
 
 from __future__ import annotations
 
 import json
 import math
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,18 @@ from rich.console import Console
 from sensecrypt import checks
 from sensecrypt.cli.needs import needs
 from sensecrypt.cli.status import shown_status
-from sensecrypt.cli.tables import show_table
+from sensecrypt.cli.tables import WIDTH, show_table
 from sensecrypt.config import RunConfig
 from sensecrypt.errors import InvalidInput
 
 FIGURES = {
-    "leacc": "share of the classes whose presence or absence was told right",
-    "lnacc": "share of the classes whose count was told exactly",
-    "irec": "share of the client's samples whose label is in the guess",
-    "distance": "between guessed and true shares of the classes, 0 equal, 1 disjoint",
+    "leacc": "share of the classes whose presence or absence was found",
+    "lnacc": "share of the classes whose exact count was found",
+    "irec": "share of the client's labels that were found",
+    "distance": "between guessed and true shares of the classes: 0 equal, 1 disjoint",
     "top1": "how often the most frequent class was found",
-    "psnr": "of recovered images against the true ones, in dB, larger is closer",
-    "ssim": "likeness of recovered and true images, 1 equal",
+    "psnr": "of recovered images in dB; larger is closer to the true ones",
+    "ssim": "similarity of recovered and true images; 1 equal",
 }
 ROLES = ("eavesdropper", "aggregator", "aggregator+client")
 
@@ -53,7 +54,7 @@ ROLES = ("eavesdropper", "aggregator", "aggregator+client")
     show_default=True,
     help="`labels` (the ladder), `all` (and dlg, idlg, inverting: batches of up to 8), or names of either.",
 )
-@click.option("--seeds", default=30, show_default=True, type=click.IntRange(1), help="Clients a row.")
+@click.option("--seeds", default=30, show_default=True, type=click.IntRange(1), help="Clients per row.")
 @click.option("--seed", "first_seed", default=0, show_default=True, type=click.IntRange(0), help="The first of them.")
 @click.option("--steps", default=1, show_default=True, type=click.IntRange(1), help="Local steps; 1 is FedSGD.")
 @click.option("--trained", default=0, show_default=True, type=click.IntRange(0), help="Steps the model was trained.")
@@ -83,11 +84,11 @@ def attack(
     pictures: Path | None,
     as_json: bool,
 ) -> None:
-    """Attack a client, and tell how much was found beside what guessing finds.
+    """Attack a client; print what attacks find next to guessing.
 
-    With --run: one client of a recorded run, with what that adversary really received. Without: synthetic clients,
-    whose masks the policies themselves choose. The prior and the plaintext stand in every table. Half-widths are those
-    of 95 % confidence intervals over the seeds.
+    With --run: one client of a recorded run, with the messages that the adversary received. Without: synthetic clients
+    whose masks the policies choose. The first rows are guessing (prior) and attacks on plaintext. Half-widths are of
+    95 % confidence intervals over the seeds.
     """
     if run_folder is not None:
         from sensecrypt.lab.assess.recorded import recorded_rows
@@ -172,22 +173,29 @@ def _problem(config: RunConfig) -> str:
 
 def _show(rows: list[dict[str, Any]], title: str) -> None:
     figures = [name for name in FIGURES if any(name in row for row in rows)]
-    words = ("clients", "policy", "encrypted", "rest", "attack", "adversary")
-    lines = []
-    for row in rows:
-        policy = f"{row['policy']} ({row['preset']})" if "policy" in row else row["role"]
-        rest = row["rest"] if row["share"] < 1 else ""
-        told = (row["distribution"], policy, f"{row['share']:.1%}", rest, row["attack"], row["adversary"])
-        lines.append((*told, *(_figure(row, name) for name in figures)))
-    show_table(title, (*words, *figures), lines, left=words, width=150)
-    for figure in figures:
-        click.echo(f"{figure}: {FIGURES[figure]}")
-    click.echo("prior: guesses without looking; whoever does no better has learnt nothing")
+    click.secho(title, bold=True)
+    for target, group in groupby(rows, key=_target):
+        click.echo()
+        lines = [(row["adversary"], *(_figure(row, name) for name in figures)) for row in group]
+        show_table(target, ("attack", *figures), lines, left=("attack",))
+    notes = [f"{figure}: {FIGURES[figure]}" for figure in figures]
+    notes.append("prior: guessing without an upload; an attack that finds no more has learnt nothing")
     if rows and "recovered" in rows[0]:
-        click.echo(
-            f"{rows[0]['attributed']:.1%} of the parameters in sight and in place; of the encrypted ones, "
-            f"{rows[0]['recovered']:.1%} given back by subtraction"
+        notes.append(
+            f"{rows[0]['attributed']:.1%} of the parameters are visible and in place; {rows[0]['recovered']:.1%} of "
+            "the encrypted ones are recovered by subtraction"
         )
+    click.echo()
+    for note in notes:
+        click.echo(click.wrap_text(note, WIDTH, "", "  "))
+
+
+def _target(row: dict[str, Any]) -> str:
+    """Whom the attacks of a table are on."""
+    policy = f"{row['policy']} ({row['preset']})" if "policy" in row else row["role"]
+    rest = f", rest {row['rest']}" if row["share"] < 1 else ""
+    clients = "" if row["distribution"] == "run" else f", clients {row['distribution']}"
+    return f"{row['attack']}: {policy}, {row['share']:.1%} encrypted{rest}{clients}"
 
 
 def _figure(row: dict[str, Any], name: str) -> str:
@@ -195,4 +203,4 @@ def _figure(row: dict[str, Any], name: str) -> str:
     if name not in row:
         return ""
     half = row.get(f"{name}_half")
-    return f"{row[name]:.3f}" if half is None or math.isnan(half) else f"{row[name]:.3f} ±{half:.3f}"
+    return f"{row[name]:.2f}" if half is None or math.isnan(half) else f"{row[name]:.2f} ±{half:.2f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,17 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from sensecrypt.cli.again import command_line
 from sensecrypt.cli.needs import needs
+from sensecrypt.cli.places import new_folder
 from sensecrypt.cli.report import report_at_end
 from sensecrypt.cli.run import choose_dataset, parse_settings
-from sensecrypt.cli.tables import show_table
+from sensecrypt.cli.tables import WIDTH, show_table
 from sensecrypt.config import PRESETS
 from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.compare.scenarios import SCENARIOS, scenario_settings
 from sensecrypt.methods import parse_methods
+from sensecrypt.report.words import seconds
 
 DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,sensecrypt+profile=paillier-2048"
 
@@ -29,13 +33,13 @@ DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,s
     "--policies",
     default=DEFAULT_POLICIES,
     show_default=True,
-    help="Who takes part: policy[@preset][+key=value]..., separated by commas. `full` is the paper's Baseline.",
+    help="Methods: policy[@preset][+key=value]..., separated by commas. `full` is the paper's Baseline.",
 )
 @click.option("--preset", type=click.Choice(list(PRESETS)), default="default", show_default=True, help="Without an @.")
 @click.option("--dataset", help="As in `sensecrypt run`.  [default: digits]")
 @click.option("--rounds", type=int, help="[default: the scenario's]")
 @click.option(
-    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting of all; may be repeated."
+    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting of all methods; repeatable."
 )
 @click.option(
     "--crypto",
@@ -55,7 +59,9 @@ DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,s
 @click.option("--no-report", is_flag=True, help="Leave out report.html, the page of the comparison.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @needs("lab")
+@click.pass_context
 def compare(
+    ctx: click.Context,
     scenario: str,
     policies: str,
     preset: str,
@@ -69,22 +75,23 @@ def compare(
     no_report: bool,
     as_json: bool,
 ) -> None:
-    """Compare methods on time, traffic, accuracy and protection.
+    """Compare methods by time, traffic, accuracy and protection.
 
-    Time is that of the clients' devices: measured work divided by their processors, bytes divided by their bandwidth.
-    Under the preset `paper`, encryption is charged at python-paillier's measured cost; what ours costs stands beside.
-    The folder holds every run, compare.json, five plots and report.html, a page to look at.
+    Time is device time: measured work divided by the devices' speed, bytes divided by their bandwidth. Under the preset
+    `paper`, encryption is charged at python-paillier's measured cost; our own cost is shown below the table. The folder
+    gets every run, compare.json, five plots and report.html.
     """
     if resume and out is None:
         raise InvalidInput("--resume", "continues a comparison", "give it --out, the comparison's folder")
     methods = parse_methods(policies, preset)
     explicit = parse_settings(changes, None) | ({} if rounds is None else {"rounds": rounds})
     settings = scenario_settings(scenario, choose_dataset(dataset, explicit), explicit)
-    folder = out or Path("runs") / datetime.now().strftime("compare-%Y-%m-%d-%H%M%S")
+    name = datetime.now().strftime("compare-%Y-%m-%d-%H%M%S")
     from sensecrypt.lab.compare.comparison import compare as play  # loads PyTorch: only once the settings are good
     from sensecrypt.lab.compare.comparison import has_begun
     from sensecrypt.lab.compare.plots import draw
 
+    folder = out if out is not None and (resume or has_begun(out)) else new_folder(out, name)
     if resume and not has_begun(folder):
         raise InvalidInput(str(folder), "holds no comparison", "check the path, or start one without --resume")
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
@@ -105,9 +112,11 @@ def compare(
                 match_union=match_union,
                 resume=resume,
                 on_step=on_step,
+                command=command_line(ctx),
             )
         except KeyboardInterrupt:
-            hint = f"repeat the command with --out {folder} --resume" if has_begun(folder) else "nothing was written"
+            again = command_line(ctx, "--out", str(folder), "--resume")
+            hint = f"continue with: {again}" if has_begun(folder) else "nothing was written"
             raise click.ClickException(f"interrupted; {hint}") from None
     draw(report, folder)
     if as_json:
@@ -118,45 +127,45 @@ def compare(
         report_at_end(folder, quiet=as_json)
 
 
-def _show(report: dict[str, Any], folder: Path) -> None:
-    title = (
-        f"{report['scenario']}: {SCENARIOS[report['scenario']].what}; {report['dataset']}, {report['rounds']} rounds"
-    )
-    columns = (
-        "method",
-        "device s",
-        "ours",
-        "waiting",
-        "MB up",
-        "MB down",
-        "accuracy",
-        "encrypted",
-        "covered",
-        "crypto",
-    )
+def _show(report: Mapping[str, Any], folder: Path) -> None:
+    columns = ("method", "device time", "waiting", "MB up", "MB down", "accuracy", "encrypted")
     lines = [
         (
-            row["name"],
-            f"{row['device_seconds']:,.4g}",
-            "" if row["device_seconds_ours"] is None else f"{row['device_seconds_ours']:,.4g}",
+            f"{row['name']}{'*' if row['crypto'] == 'calibrated' else ''}",
+            seconds(row["device_seconds"]),
             f"{row['straggler_share']:.0%}",
             f"{row['bytes_up'] / 1e6:.1f}",
             f"{row['bytes_down'] / 1e6:.1f}",
-            f"{row['accuracy_mean']:.1%} ({row['accuracy_min']:.0%}-{row['accuracy_max']:.0%})",
+            f"{row['accuracy_mean']:.1%}",
             f"{row['encrypted_share']:.1%}",
-            f"{row['coverage']:.0%}",
-            row["crypto"],
         )
         for row in report["rows"]
     ]
-    show_table(title, columns, lines, left=("method",), width=140)
-    click.echo(
-        "device s: on the clients' devices, under preset paper at python-paillier's cost; ours: at our cost; waiting: "
-        "for slower clients. "
-        + "".join(
-            f"{row['name']}: up to {row['ahead_seconds']:.2g} s of a client's idle time a round are not charged. "
-            for row in report["rows"]
-            if row["ahead_seconds"]
-        )
-        + f"In {folder}"
+    what = SCENARIOS[report["scenario"]].what
+    show_table(
+        f"{report['scenario']}: {what}; {report['dataset']}, {report['rounds']} rounds",
+        columns,
+        lines,
+        left=("method",),
     )
+    kinds = ", ".join(dict.fromkeys(report["devices"]))
+    notes = [
+        f"Devices: {kinds}; server of {report['server_cpus']:g} CPUs. Device time: all rounds and set-up, in their "
+        "time, not in this machine's. Waiting: for slower clients. MB: all clients, all rounds. Accuracy: after the "
+        "last round, mean of the clients. Encrypted: mean of all rounds.",
+    ]
+    if any(row["crypto"] == "calibrated" for row in report["rows"]):
+        notes.append("*: calibrated: not really encrypted; the measured cost is charged.")
+    charged = [row for row in report["rows"] if row["device_seconds_ours"] is not None]
+    if charged:
+        ours = "; ".join(f"{row['name']} {seconds(row['device_seconds_ours'])}" for row in charged)
+        notes.append(f"Charged at python-paillier's cost; at ours: {ours}.")
+    notes += [
+        f"{row['name']}: up to {seconds(row['ahead_seconds'])} of a client's idle time per round are not charged."
+        for row in report["rows"]
+        if row["ahead_seconds"]
+    ]
+    click.echo()
+    for note in notes:
+        click.echo(click.wrap_text(note.replace("\N{NO-BREAK SPACE}", " "), WIDTH, "", "  "))
+    click.echo(f"folder: {folder}")

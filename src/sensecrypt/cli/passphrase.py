@@ -1,4 +1,4 @@
-"""Where a passphrase comes from."""
+"""Sources of a passphrase."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ passphrase_option = click.option(
 def find_passphrase(file: Path | None, *, confirm: bool) -> str:
     """From the file, the environment or a prompt, in that order."""
     if file is not None:
-        try:  # undecodable bytes become surrogates, which the key file refuses without telling them
+        try:  # undecodable bytes become surrogates, which the key file refuses without printing them
             lines = file.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         except OSError as error:
             raise KeyFileError(str(file), f"cannot be read ({error.strerror})", "check the path") from None
@@ -32,7 +32,7 @@ def find_passphrase(file: Path | None, *, confirm: bool) -> str:
     if given := _take_from_environment():
         return given
     with warnings.catch_warnings():
-        warnings.simplefilter("error", getpass.GetPassWarning)  # it would read from elsewhere, and show what is typed
+        warnings.simplefilter("error", getpass.GetPassWarning)  # it would echo what is typed
         try:
             prompted: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm)
         except getpass.GetPassWarning:
@@ -42,7 +42,7 @@ def find_passphrase(file: Path | None, *, confirm: bool) -> str:
 
 
 def _take_from_environment() -> str | None:
-    """The variable, which is gone afterwards: from what child processes inherit, and from /proc/self/environ."""
+    """Read the variable and remove it, also from /proc/self/environ and child processes."""
     given = os.environ.get(PASSPHRASE_VARIABLE)
     if given is None:
         return None

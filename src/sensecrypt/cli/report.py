@@ -1,13 +1,14 @@
-"""`sensecrypt report` and `sensecrypt watch`: a run to look at."""
+"""`sensecrypt report` and `sensecrypt watch`: the page of a run."""
 
 from __future__ import annotations
 
-import webbrowser
+import sys
 from pathlib import Path
 
 import click
 
 from sensecrypt.cli.needs import needs
+from sensecrypt.cli.places import open_page
 from sensecrypt.errors import InvalidInput, MissingExtra, SenseCryptError
 
 
@@ -17,27 +18,27 @@ from sensecrypt.errors import InvalidInput, MissingExtra, SenseCryptError
 @click.option("--open", "show", is_flag=True, help="Open it in the browser.")
 @needs("report")
 def report(run_dir: Path, out: Path | None, show: bool) -> None:
-    """Make one HTML page of a run or a comparison.
+    """Write the report of a run or a comparison: one HTML file.
 
-    The page holds everything and asks no server for anything: mail it, or open it on a phone. A run that is still going
-    on gives a page of its rounds so far; `sensecrypt watch` shows one that goes on by itself.
+    The page needs no network and no other file. A running run gives a page of its rounds so far; `sensecrypt watch`
+    shows a page that follows the run.
     """
     from sensecrypt.report import write_report
 
     path = write_report(run_dir, out)
     click.echo(path)
-    if show:
-        webbrowser.open(path.resolve().as_uri())
+    if show and not open_page(path):
+        click.echo("no browser found here: open the file yourself", err=True)
 
 
 @click.command()
 @click.argument("run_dir", metavar="RUN_DIR", type=click.Path(path_type=Path))
-@click.option("--port", default=8650, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
+@click.option("--port", default=8650, show_default=True, type=click.IntRange(0, 65535), help="0: any free port.")
 @needs("report")
 def watch(run_dir: Path, port: int) -> None:
-    """Show a run while it goes on, in the browser.
+    """Serve a page that follows a run.
 
-    RUN_DIR is the folder of a run, of a comparison, or of a fleet's aggregator; it need not be there yet. The page is
+    RUN_DIR is the folder of a run, of a comparison, or of a fleet's aggregator; it need not exist yet. The page is
     served on 127.0.0.1 only. Ctrl-C ends it.
     """
     from sensecrypt.report import Watch
@@ -52,12 +53,13 @@ def watch(run_dir: Path, port: int) -> None:
         click.echo("", err=True)
 
 
-def report_at_end(folder: Path, *, quiet: bool) -> None:
-    """The page of a run or comparison that has just ended; what is missing for it is told, and no error.
+def report_at_end(folder: Path, *, quiet: bool, show: bool | None = False) -> None:
+    """Write the page of a run or comparison that has just ended; a failure is a message on standard error.
 
     Args:
         folder: of the run.
-        quiet: whether standard output belongs to somebody else: then only what went wrong is told.
+        quiet: leave standard output alone; it carries JSON.
+        show: whether to open the page; None: if standard output is a terminal.
     """
     try:
         from sensecrypt.report import write_report
@@ -71,3 +73,5 @@ def report_at_end(folder: Path, *, quiet: bool) -> None:
     else:
         if not quiet:
             click.echo(f"report: {path}")
+        if (sys.stdout.isatty() if show is None else show) and not open_page(path) and show:
+            click.echo("no browser found here: open the file yourself", err=True)

@@ -1,4 +1,4 @@
-"""`sensecrypt reproduce`: the paper's figures and tables, measured, drawn and judged."""
+"""`sensecrypt reproduce`: measures the paper's figures and tables, draws them and compares the outcomes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from sensecrypt.cli.needs import needs
 from sensecrypt.cli.run import parse_settings
-from sensecrypt.cli.tables import show_table
+from sensecrypt.cli.tables import WIDTH, show_table
 from sensecrypt.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ _COLOURS: dict[Outcome, str] = {
 @click.argument("items", nargs=-1, metavar="[ITEM]...")
 @click.option("--list", "as_list", is_flag=True, help="Show all items and how long they take.")
 @click.option("--quick/--full", default=True, show_default=True, help="Smaller settings, or those of docs/results.md.")
-@click.option(
-    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting of the items; may be repeated."
-)
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting of the items; repeatable.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results"), show_default=True)
 @click.option("--specs", type=click.Path(file_okay=False, path_type=Path), help="Settings of the items: ID.toml files.")
 @click.option("--again", is_flag=True, help="Measure again what is in --out already.")
@@ -63,13 +61,13 @@ def reproduce(
     fidelity: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure figures and tables of the paper (ITEM, several, or `all`), draw them, and say what came out.
+    """Measure figures and tables of the paper (ITEM, several, or `all`), draw them, and compare with the paper.
 
-    An interrupted command goes on where it stopped when it is repeated. For each item --out gets a folder with its rows
-    (JSON and CSV) and its figure.
+    An interrupted command continues when it is repeated. For each item, --out gets a folder with its rows (JSON and
+    CSV) and its figure.
     """
     if not items and not as_list and document is None and fidelity is None:
-        raise InvalidInput("item", "is missing", "name one or `all`; `sensecrypt reproduce --list` shows what there is")
+        raise InvalidInput("item", "is missing", "name one or `all`; `sensecrypt reproduce --list` lists the items")
     from sensecrypt.lab.experiments.catalogue import ITEMS, find_items  # loads PyTorch: only once there is work
 
     if document is not None or fidelity is not None:
@@ -114,7 +112,7 @@ def _read(item: Item, scale: str, changes: dict[str, Any], specs: Path | None) -
 
 
 def _check_data(items: list[Item], scaled: dict[str, Scaled]) -> None:
-    """A data set that is missing is told before hours of work, not after."""
+    """Load every data set now: a missing one is an error before hours of work."""
     from sensecrypt.data import load_dataset
 
     for name in dict.fromkeys(name for item in items for name in item.datasets(scaled[item.id].settings)):
@@ -148,7 +146,7 @@ def _measure(item: Item, scaled: Scaled, out: Path, *, again: bool, quiet: bool)
         try:
             return measure(item, scaled, out / item.id, on_cell=on_cell)
         except KeyboardInterrupt:
-            raise click.ClickException("interrupted; repeat the command to go on where it stopped") from None
+            raise click.ClickException("interrupted; repeat the command to continue") from None
 
 
 def _finish(item: Item, saved: Saved, out: Path, *, quiet: bool) -> dict[str, Any]:
@@ -190,7 +188,7 @@ def _show(item: Item, saved: Saved, verdicts: list[Verdict]) -> None:
     table.add_column("verdict", ratio=1)
     for verdict in verdicts:
         table.add_row(verdict.says, verdict.measured, f"[{_COLOURS[verdict.outcome]}]{verdict.outcome}")
-    Console(width=max(120, Console().width)).print(table)
+    Console(width=max(WIDTH, Console().width)).print(table)
     if saved.differs:
         click.echo("Differs from the paper: " + "; ".join(saved.differs) + ".")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from sensecrypt.cli.needs import needs
+from sensecrypt.cli.places import new_folder
 from sensecrypt.cli.report import report_at_end
+from sensecrypt.cli.tables import WIDTH, show_table
 from sensecrypt.config import AUTO, PRESETS, Release, RunConfig, read_config
 from sensecrypt.errors import InvalidInput
 from sensecrypt.profiles import get_profile
-from sensecrypt.report.words import count, noise_words
+from sensecrypt.report.words import count, megabytes, noise_words, seconds
 
 if TYPE_CHECKING:
     from sensecrypt.runs.outcome import Outcome
@@ -34,9 +35,15 @@ _SETTING_UP = {"enrol": "enrolling", "rank": "importance order"}  # kinds of mes
 
 @click.command()
 @click.argument("config_file", metavar="[CONFIG.toml]", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting; may be repeated.")
-@click.option("--preset", type=click.Choice(list(PRESETS)), help="What holds where nothing else is said.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="The run's folder. [default: runs/TIME]")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a setting (see `sensecrypt settings`); repeatable.",
+)
+@click.option("--preset", type=click.Choice(list(PRESETS)), help="Values of the settings that are not given.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="The run's folder.  [default: runs/TIME]")
 @click.option("--resume", is_flag=True, help="Continue the run in --out from its last complete round.")
 @click.option("--no-report", is_flag=True, help="Leave out report.html, the page of the run.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
@@ -52,24 +59,23 @@ def run(
 ) -> None:
     """Train federated models with per-device selective encryption, end to end.
 
-    With nothing: digits, 20 clients in 4 categories on 5 kinds of devices, the default preset. A run folder holds the
-    configuration, a line of JSON for each client and round, a checkpoint, the final models, and report.html, a page to
-    look at.
+    Without options: digits, 20 clients in 4 categories on 5 kinds of devices, the default preset. The run's folder
+    gets the configuration, one line of JSON per client and round, a checkpoint, the final models, and report.html.
     """
     from sensecrypt.runs.folder import RunFolder
 
-    folder = RunFolder(out or Path("runs") / datetime.now().strftime("%Y-%m-%d-%H%M%S"))
-    if not resume and not folder.exists() and folder.path.is_dir() and any(folder.path.iterdir()):
-        raise InvalidInput("--out", f"{folder.path} holds other things", "choose a new folder, or an empty one")
     if resume:
         if out is None or config_file is not None or preset is not None:
             fix = "give it --out, and --set for what is to change"
             raise InvalidInput("--resume", "continues the run of a folder, as it was configured", fix)
+        folder = RunFolder(out)
         config = folder.read_config()
         if changes:
             with folder.held():
                 config = folder.change_config(parse_settings(changes, None))
     else:
+        name = datetime.now().strftime("%Y-%m-%d-%H%M%S")
+        folder = RunFolder(out if out is not None and RunFolder(out).exists() else new_folder(out, name))
         config = read_config(config_file, parse_settings(changes, preset))
     if config.machines.messages == "keep":
         click.echo("messages=keep: the folder will hold every client's weights and the secret order", err=True)
@@ -88,9 +94,8 @@ def run(
         with progress(config) as (on_round, on_reply):
             result = run_local(config, folder, resume=resume, on_round=on_round, on_reply=on_reply)
     except KeyboardInterrupt:
-        hint = (
-            f"continue with: sensecrypt run --out {folder.path} --resume" if folder.exists() else "nothing was written"
-        )
+        again = shlex.join(["sensecrypt", "run", "--out", str(folder.path), "--resume"])
+        hint = f"continue with: {again}" if folder.exists() else "nothing was written"
         raise click.ClickException(f"interrupted; {hint}") from None
     if as_json:
         click.echo(json.dumps(result.summary()))
@@ -101,7 +106,7 @@ def run(
 
 
 def parse_settings(changes: tuple[str, ...], preset: str | None) -> dict[str, Any]:
-    """What `--set` and `--preset` say."""
+    """Settings from `--set` and `--preset`."""
     settings: dict[str, Any] = {} if preset is None else {"preset": preset}
     for change in changes:
         key, equals, value = change.partition("=")
@@ -112,11 +117,11 @@ def parse_settings(changes: tuple[str, ...], preset: str | None) -> dict[str, An
 
 
 def choose_dataset(option: str | None, settings: dict[str, Any]) -> str:
-    """What --dataset or --set dataset=… says; both may be given only if they agree."""
-    told = settings.get("dataset")
-    if option is not None and told is not None and option != told:
-        raise InvalidInput("--dataset", f"is {option}, and --set dataset is {told}", "give one of them")
-    return str(option or told or "digits")
+    """The data set from --dataset or --set dataset=…; both may be given only if they agree."""
+    named = settings.get("dataset")
+    if option is not None and named is not None and option != named:
+        raise InvalidInput("--dataset", f"is {option}, and --set dataset is {named}", "give one of them")
+    return str(option or named or "digits")
 
 
 @contextmanager
@@ -144,44 +149,67 @@ def progress(config: RunConfig) -> Iterator[tuple[OnRound, OnReply]]:
 
 
 def show(config: RunConfig, result: Outcome, folder: Path) -> None:
-    """The table at the end of a run."""
-    console, summary = Console(width=max(100, Console().width)), result.summary()
+    """The last round client by client, then the whole run."""
+    summary, times = result.summary(), result.times()
     last = max((record.round for record in result.records), default=-1)
-    protected = "" if config.encryption.crypto == "real" else "; calibrated: NOTHING was really encrypted"
-    title = f"{config.problem.dataset}, {config.selection.policy}, after {count(last + 1, 'round')}{protected}"
-    table = Table(title=title, title_justify="left")
-    for column in ("client", "cluster", "accuracy", "budget", "encrypted", "coverage", "train", "encrypt", "kB up"):
-        table.add_column(column, justify="right")
-    for record in (record for record in result.records if record.round == last):
-        row = [str(record.client), str(record.cluster), _percent(record.accuracy)]
-        if record.left_out is not None:
-            table.add_row(*row, escape(record.left_out))
-            continue
-        row += [f"{record.budget or 0.0:.2f}", f"{record.encrypted_share or 0.0:.0%}", f"{record.coverage or 0.0:.0%}"]
-        row += [f"{1e3 * (seconds or 0.0):.0f} ms" for seconds in (record.train_seconds, record.encrypt_seconds)]
-        table.add_row(*row, f"{(record.bytes_up or 0) / 1e3:.0f}")
-    console.print(table)
-    console.print(_clusters(config, result), soft_wrap=True)
-    console.print(
-        f"mean accuracy {_percent(summary['accuracy'])}, "
-        f"{summary['encrypted_share']:.0%} encrypted, {summary['bytes_up'] / 1e6:.1f} MB up, "
-        f"{summary['bytes_down'] / 1e6:.1f} MB down, {summary['device_seconds']:.3g} s on the devices, "
-        f"{summary['wall_seconds']:.1f} s here; in {folder}",
-        soft_wrap=True,
+    records = [record for record in result.records if record.round == last]
+    steps = next((each.clients for each in times if each.number == last), {})
+    if config.encryption.crypto != "real":
+        click.secho("Calibrated: NOTHING was really encrypted; its measured cost is charged.", bold=True)
+    columns = ("client", "device", "cluster", "accuracy", "encrypted", "covered", "device time", "kB up")
+    rows = [
+        (
+            str(record.client),
+            config.device_name(record.client, last),
+            str(record.cluster),
+            _percent(record.accuracy),
+            *(
+                (
+                    f"{record.encrypted_share or 0.0:.0%}",
+                    f"{record.coverage or 0.0:.0%}",
+                    seconds(steps[record.client].busy),
+                    f"{(record.bytes_up or 0) / 1e3:.0f}",
+                )
+                if record.client in steps
+                else ("FAILED", "", "", "")
+            ),
+        )
+        for record in records
+    ]
+    show_table(
+        f"{config.problem.dataset}, policy {config.selection.policy}: round {last + 1} of {config.training.rounds}",
+        columns,
+        rows,
+        left=("device",),
     )
+    click.echo()
+    lines = [f"Client {each.client} FAILED in this round: {each.left_out}." for each in records if each.left_out]
+    lines += [
+        _clusters(config, result),
+        f"Accuracy after the last round: {_percent(summary['accuracy'])}, mean of the clients. Encrypted: "
+        f"{summary['encrypted_share']:.0%}, mean of all rounds.",
+        f"All rounds: {megabytes(summary['bytes_up'])} up, {megabytes(summary['bytes_down'])} down; device time "
+        f"{seconds(summary['device_seconds'])}, server of {config.machines.server_cpus:g} CPUs; time here "
+        f"{seconds(summary['wall_seconds'])}.",
+    ]
+    if len(summary["excluded"]) > len(lines) - 3:
+        lines.append(f"FAILED in all rounds: {count(len(summary['excluded']), 'upload')}, listed in the report.")
     if summary["why_profile"]:
-        console.print(f"profile {escape(summary['why_profile'])}", soft_wrap=True)
+        lines.append(f"Profile {summary['why_profile']}.")
     if summary["sensitivity_noise"] is not None:
-        console.print(noise_words(summary["sensitivity_noise"]), soft_wrap=True)
+        lines.append(f"{noise_words(summary['sensitivity_noise'])}.")
+    for line in lines:
+        click.echo(click.wrap_text(line.replace("\N{NO-BREAK SPACE}", " "), WIDTH, "", "  "))
+    click.echo(f"folder: {folder}")
 
 
 def _clusters(config: RunConfig, result: Outcome) -> str:
-    """How many clusters there are, and why; that clustering was to no effect is said in so many words."""
+    """The number of clusters, and why."""
     models = len(result.model_sha256)
     for_all = ", all clients train one model" if models == 1 and config.groups.clustering != "none" else ""
-    return escape(f"{count(models, 'cluster')}{for_all}: {result.why_clusters}")
+    return f"{count(models, 'cluster').capitalize()}{for_all}: {result.why_clusters}."
 
 
 def _percent(accuracy: float | None) -> str:
-    """An accuracy, if it was told."""
+    """An accuracy, if it is known."""
     return "unknown" if accuracy is None or math.isnan(accuracy) else f"{accuracy:.1%}"

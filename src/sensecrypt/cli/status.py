@@ -1,6 +1,6 @@
-"""What a long command is doing, in a line on standard error that is redrawn when it changes: by no thread.
+"""The progress of a long command: one line on standard error, redrawn without a thread.
 
-Worker processes are forked while it is shown, which is safe only in a process without other threads.
+Worker processes are forked meanwhile, which is safe only in a process without other threads.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rich.progress import Progress, TextColumn
 
 @contextmanager
 def shown_status(text: str, console: Console | None = None) -> Iterator[Callable[[str], None]]:
-    """Show `text` until the end, on a terminal; the function inside replaces it."""
+    """Show `text` on a terminal until the end; the yielded function replaces it."""
     console = console or Console(stderr=True)
     column = TextColumn("{task.description}")
     off = not console.is_terminal

@@ -1,12 +1,16 @@
-"""Tables on the terminal."""
+"""Tables on the terminal: at least 80 columns wide, without a frame."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+import click
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+WIDTH = 80
 
 
 def show_table(
@@ -15,7 +19,6 @@ def show_table(
     rows: Iterable[Sequence[str]],
     *,
     left: Collection[str] = (),
-    width: int = 120,
 ) -> None:
     """Print a table.
 
@@ -24,11 +27,13 @@ def show_table(
         columns: their headings.
         rows: a text per column.
         left: headings of the columns that hold words; numbers stand on the right.
-        width: that it may take at least, however narrow the terminal is.
     """
-    table = Table(title=escape(title), title_justify="left")
+    width = max(WIDTH, Console().width)
+    if title:
+        click.secho(click.wrap_text(title, width), bold=True)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
     for column in columns:
-        table.add_column(column, justify="left" if column in left else "right")
+        table.add_column(escape(column), justify="left" if column in left else "right")
     for row in rows:
         table.add_row(*map(escape, row))
-    Console(width=max(width, Console().width)).print(table)
+    Console(width=width).print(table)

@@ -4,8 +4,8 @@ Tags let the key server verify a sum without seeing an upload.
 
 A tag is Σ ρ_k · v_k modulo the prime 2^61 − 1 over a client's whole fixed-point vector v, with ρ expanded by
 AES-256 in counter mode from a seed that clients and key server share for one round and the aggregator does not have.
-The sum of tags is the tag of the sum. A change of a sum made without knowing ρ is not detected with probability 2^−61, if the prime
-itself cannot be added: so values must be `taggable`, though wide slots have room for larger ones.
+The sum of tags is the tag of the sum. A change of a sum made without knowing ρ is not detected with probability
+2^−61, if the prime itself cannot be added: so values must be `taggable`, though wide slots have room for larger ones.
 
 A tag of few possible vectors would confirm a guess. So the key server has it plus a `TagOffset`, drawn for one
 upload, that goes to the aggregator alone and is summed there: of tag offsets the key server learns the sum only.

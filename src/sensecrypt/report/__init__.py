@@ -1,4 +1,4 @@
-"""A run to look at: one HTML page with everything in it, or the same page live while the run goes on."""
+"""Pages of runs and comparisons: one HTML file each, or the same page served live."""
 
 from sensecrypt.report.watch import Watch
 from sensecrypt.report.writing import write_report

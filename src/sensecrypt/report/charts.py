@@ -1,11 +1,11 @@
-"""How each table of a run is drawn: Vega-Lite specifications."""
+"""The charts of a run's page, one per table: Vega-Lite specifications."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from sensecrypt.report.figures import Chart, Picker, Spec, Table
-from sensecrypt.report.tables import EVERYBODY, column, distinct
+from sensecrypt.report.tables import ALL_CLIENTS, column, distinct
 from sensecrypt.report.timeline import STEPS
 from sensecrypt.report.vega import (
     DASHES,
@@ -26,7 +26,7 @@ _DEVICE = ("device", "bandwidth")
 
 
 def accuracy_chart(table: Table) -> Chart:
-    """A line a cluster, within the range of its clients."""
+    """A line per cluster, with the range of its clients."""
     clusters = distinct(column(table, "cluster"))
     hue = colours("cluster", clusters)
     x = round_axis(table)
@@ -64,18 +64,19 @@ def accuracy_chart(table: Table) -> Chart:
 
 
 def timeline_chart(table: Table, name: str = "timeline", picker: Picker | None = None) -> Chart:
-    """A bar a client, from the start of a round to the end of its own."""
+    """A bar per client: its steps in a round, one after the other."""
     steps = [field.name for field in table.fields if field.name in STEPS]
     unit = next(field.title.rpartition(", ")[2] for field in table.fields if field.name == "train")
     rounds = distinct(column(table, "round")) if picker is None else []
     latest = rounds[-1] if rounds else 0
     chosen = picker or Picker("Round", "round", [(each, round_name(each)) for each in rounds], latest, slides=True)
     clients = sorted(distinct(column(table, "client")))
+    names = _names(table, clients)
     by_step: Spec = {"field": "step", "type": "nominal", "legend": None}
     return Chart(
         name,
-        "Who did what, and who waited",
-        "One bar a client: the steps of a round one after the other, on its own device. Wait: for slower clients"
+        "Steps of each client in a round",
+        "One bar per client: the steps of a round in their order, timed on its device. Wait: for slower clients"
         + ("; server: for aggregator and key server." if "server" in steps else "."),
         name,
         plain(
@@ -93,13 +94,18 @@ def timeline_chart(table: Table, name: str = "timeline", picker: Picker | None =
                     "field": "client",
                     "type": "ordinal",
                     "title": "client",
-                    "axis": {"ticks": False, "domain": False, "labelOverlap": True},
+                    "axis": {
+                        "ticks": False,
+                        "domain": False,
+                        "labelOverlap": True,
+                        "labelExpr": f"{names!r}[indexof({clients!r}, datum.value)]",
+                    },
                     "scale": {"domain": clients},
                 },
                 "x": {
                     "field": "time",
                     "type": "quantitative",
-                    "title": f"time on the device, {unit}",
+                    "title": f"device time, {unit}",
                     "axis": {"format": ",.4~r"},
                 },
                 "color": {**by_step, "scale": {"domain": steps, "range": [STEPS[step] for step in steps]}},
@@ -153,11 +159,11 @@ def share_chart(table: Table, measure: str, title: str, says: str) -> Chart:
 
 
 def traffic_chart() -> Chart:
-    """Two bars a round."""
+    """Two bars per round."""
     return Chart(
         "traffic",
         "Communication of each round",
-        "Two bars a round: megabytes from all clients up to the servers, and down to all clients.",
+        "Two bars per round: megabytes from all clients up to the servers, and down to all clients.",
         "traffic",
         plain(
             height=240,
@@ -176,7 +182,7 @@ def traffic_chart() -> Chart:
 
 
 def map_chart(table: Table) -> Chart:
-    """A point a client; near means alike."""
+    """A point per client; clients with similar data are close together."""
     members: dict[int, list[int]] = {}
     for client, cluster in zip(column(table, "client"), column(table, "cluster"), strict=True):
         members.setdefault(cluster, []).append(client)
@@ -189,7 +195,7 @@ def map_chart(table: Table) -> Chart:
     return Chart(
         "map",
         "The clients on a map",
-        "One mark a client, coloured and shaped by cluster; clients whose data are alike lie close together.",
+        "One mark per client, coloured and shaped by cluster; clients with similar data are close together.",
         "map",
         plain(
             height=300,
@@ -217,15 +223,15 @@ def layer_chart(table: Table) -> Chart:
     """A cell for each layer and round, of one client or of all."""
     layers = distinct(column(table, "layer"))
     who = distinct(column(table, "client"))
-    order = [EVERYBODY, *sorted((each for each in who if each != EVERYBODY), key=lambda each: int(each.split()[1]))]
+    order = [ALL_CLIENTS, *sorted((each for each in who if each != ALL_CLIENTS), key=lambda each: int(each.split()[1]))]
     return Chart(
         "layers",
         "What is encrypted of each layer",
-        "A cell for each layer and round: its colour tells the encrypted share of the layer's parameters.",
+        "A cell for each layer and round: its colour shows the encrypted share of the layer's parameters.",
         "layers",
         plain(
             height=height_of(len(layers), 26),
-            params=[{"name": "chosen", "value": EVERYBODY}],
+            params=[{"name": "chosen", "value": ALL_CLIENTS}],
             transform=[{"filter": "datum.client == chosen"}],
             mark={"type": "rect", "stroke": "--surface", "strokeWidth": 0.5},
             encoding={
@@ -236,17 +242,17 @@ def layer_chart(table: Table) -> Chart:
             },
         ),
         ramp=("0 %", "100 %"),
-        picker=Picker("Whose", "client", [(each, each) for each in order], EVERYBODY),
+        picker=Picker("Clients", "client", [(each, each) for each in order], ALL_CLIENTS),
     )
 
 
 def attack_chart(table: Table) -> Chart:
-    """A bar for each attack, beside what guessing finds."""
+    """A bar per attack, with the prior (guessing) for reference."""
     files = distinct(column(table, "file"))
     return Chart(
         "attacks",
         "Labels that attacks found",
-        "One bar for each attack: the share of the client's labels that it found. The prior is what guessing finds.",
+        "One bar per attack: the share of the client's labels that it found. Prior: guessing without an upload.",
         "attacks",
         plain(
             height=height_of(len(distinct(column(table, "adversary"))), 24 if len(files) == 1 else 14 * len(files)),
@@ -269,13 +275,21 @@ def attack_chart(table: Table) -> Chart:
     )
 
 
+def _names(table: Table, clients: Sequence[int]) -> list[str]:
+    """Each client with its device; the number alone if its device changes."""
+    devices: dict[int, set[str]] = {}
+    for client, device in zip(column(table, "client"), column(table, "device"), strict=True):
+        devices.setdefault(client, set()).add(device)
+    return [" ".join([str(each), *(devices[each] if len(devices[each]) == 1 else ())]) for each in clients]
+
+
 def _edge(colour: str) -> str:
-    """Around a step: as the page behind it, but for waiting, which is pale and needs a line to stand out."""
+    """The outline of a step: the colour of the page, except for waiting, whose fill is too pale without a line."""
     return "--wait-line" if colour == "--wait" else "--surface"
 
 
 def _ranges(clients: Sequence[int], most: int = 6) -> str:
-    """Their numbers, neighbours together: 0 to 4, 7; of many only how many."""
+    """Client numbers as ranges, such as `0 to 4, 7`; their count if there are more than `most` ranges."""
     parts: list[list[int]] = []
     for client in sorted(clients):
         if parts and client == parts[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""The page of a comparison: the methods side by side, and a link to the run of each."""
+"""The page of a comparison: the methods side by side, with a link to the page of each run."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from sensecrypt.errors import InvalidInput
 from sensecrypt.methods import Method
 from sensecrypt.report.charts import timeline_chart
 from sensecrypt.report.figures import Card, Chart, Column, Page, Picker, Section, Table, tabled
-from sensecrypt.report.tables import column, time_unit
+from sensecrypt.report.methodbars import method_bars
+from sensecrypt.report.protections import ATTACKED, attacked_section, device_section, device_table
+from sensecrypt.report.tables import time_unit
 from sensecrypt.report.timeline import ALWAYS
 from sensecrypt.report.vega import DASHES, colours, cycle, plain, round_axis, series
 from sensecrypt.report.words import count, megabytes, percent, seconds
 
 FILE = "compare.json"
 VERSION = 1
-_LINES = "split(replace(replace(datum.label, ' (', '|('), ', ', ',|'), '|')"
 
 Row = Mapping[str, Any]
 
 
 def read_comparison(folder: Path) -> dict[str, Any]:
-    """What a comparison wrote."""
+    """Read compare.json."""
     path = folder / FILE
     try:
         report = json.loads(path.read_text())
         version, rows = report["version"], report["rows"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise InvalidInput(str(path), "is not what a comparison writes", "run the comparison again") from None
+        raise InvalidInput(str(path), "is no file of a comparison", "run the comparison again") from None
     if version != VERSION:
         raise InvalidInput(str(path), f"is a comparison of version {version}", "use the version that made it")
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) and row.get("rounds") for row in rows):
@@ -46,56 +47,65 @@ def run_folders(report: Mapping[str, Any], folder: Path) -> dict[str, Path]:
 
 
 def comparison_page(report: Mapping[str, Any], folder: Path, *, links: bool = True) -> Page:
-    """Everything that a comparison's file tells; `links` only where the pages of its runs are files beside it."""
+    """The page of compare.json; with `links` if the pages of its runs are files in its folder."""
     try:
         return _page(report, folder, links)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         if isinstance(error, InvalidInput):
             raise
-        problem = f"is not what a comparison writes ({type(error).__name__}: {error})"
+        problem = f"is no file of a comparison ({type(error).__name__}: {error})"
         raise InvalidInput(str(folder / FILE), problem, "run the comparison again") from error
 
 
 def _page(report: Mapping[str, Any], folder: Path, links: bool) -> Page:
-    rows = report["rows"]
+    rows = [{**row, "name": row.get("label", row["name"])} for row in report["rows"]]
     names = [row["name"] for row in rows]
     tables = {"methods": _methods(rows), "curves": _curves(rows), "timeline": _timeline(rows)}
+    if len(kinds := list(dict.fromkeys(report["devices"]))) > 1:
+        tables["devices"] = device_table(rows)
     chosen = Picker("Method", "method", [(name, name) for name in names], names[-1])
     accuracy = _accuracy_chart(tables["curves"], names)
     unit = time_unit(max(row["device_seconds"] for row in rows))[0]
-    says = "A bar for each method: how long the whole training takes on the clients' devices."
-    time = _bars("time", "Time of the training", says, ["time"], f"time on the devices, {unit}", tables)
-    says = "Two bars for each method: what all clients send up, and what they receive."
-    traffic = _bars("traffic", "Communication of the training", says, ["up", "down"], "MB, all clients", tables)
-    says = "Two bars for each method: encrypted share of the parameters, and of their sensitivity."
-    shares = _bars("shares", "Protection", says, ["encrypted", "covered"], "share", tables)
+    says = "One bar per method: device time of the whole training."
+    time = method_bars("time", "Time of the training", says, ["time"], f"device time, {unit}", tables)
+    says = "Two bars per method: what all clients send and receive."
+    traffic = method_bars("traffic", "Communication of the training", says, ["up", "down"], "MB, all clients", tables)
+    says = "Two bars per method: encrypted share of the parameters and of their sensitivity, mean of all rounds."
+    shares = method_bars("shares", "Protection", says, ["encrypted", "covered"], "share", tables)
+    attacked = [attacked_section(report, tables)] if "attacked" in report else []
+    devices = [device_section(report, tables)] if "devices" in tables else []
     sections = [
-        Section("time", "Time", "The whole training on the clients' devices, one round after the other.", [time]),
-        Section("accuracy", "Accuracy", "Mean of the clients, round by round.", [accuracy]),
+        *attacked,
+        *devices,
+        Section("time", "Time", "Device time of the whole training, set-up included.", [time]),
+        Section("accuracy", "Accuracy", "Mean of the clients after each round.", [accuracy]),
         Section(
             "exposure",
             "Communication and protection",
-            "What all clients send and receive; what is encrypted of the parameters, and of the sensitivity.",
+            "Traffic of all clients in the whole training; encrypted shares as the mean of all rounds.",
             [traffic, shares],
         ),
         Section(
             "last-round",
             "Last round",
-            "What each client did, and for how long it waited for slower ones.",
+            "The steps of each client, and its waiting for slower clients.",
             [timeline_chart(tables["timeline"], picker=chosen)],
         ),
     ]
     size = f"{count(report['clients'], 'client')}, {count(report['rounds'], 'round')}"
+    fleet = f"devices: {', '.join(kinds)}; server of {report['server_cpus']:g} CPUs"
     return Page(
         title=f"{count(len(rows), 'method')} on {report['dataset']}",
-        subtitle=f"scenario {report['scenario']}, {report['model']}, {size}",
-        state="over",
-        told="over",
+        subtitle=f"scenario {report['scenario']}, {report['model']}, {size}; {fleet}",
+        state="finished",
+        status="finished",
         cards=_cards(rows),
-        findings=_findings(rows),
+        findings=[*report.get("findings", []), *_findings(rows)],
         sections=sections,
         tables=tables,
-        links=_links(report, folder, links),
+        command=report["command"],
+        note="This measures the same comparison again.",
+        links=_links(rows, report, folder, links),
     )
 
 
@@ -103,13 +113,14 @@ def _methods(rows: Sequence[Row]) -> Table:
     unit, scale = time_unit(max(row["device_seconds"] for row in rows))
     columns: list[Column] = [
         ("method", "method", "text", "name"),
-        ("time", f"time on the devices, {unit}", "number", lambda row: row["device_seconds"] * scale),
+        ("time", f"device time, {unit}", "number", lambda row: row["device_seconds"] * scale),
         ("waiting", "waiting for slower clients", "share", itemgetter("straggler_share")),
         ("up", "up, MB", "number", lambda row: row["bytes_up"] / 1e6),
         ("down", "down, MB", "number", lambda row: row["bytes_down"] / 1e6),
         *_ACCURACY,
-        ("encrypted", "encrypted", "share", itemgetter("encrypted_share")),
-        ("covered", "covered sensitivity", "share", itemgetter("coverage")),
+        ("encrypted", "encrypted, mean", "share", itemgetter("encrypted_share")),
+        ("covered", "covered sensitivity, mean", "share", itemgetter("coverage")),
+        *(ATTACKED if all("found" in row for row in rows) else ()),
         ("implementation", "at the cost of", "text", itemgetter("implementation")),
         ("crypto", "cryptography", "text", itemgetter("crypto")),
     ]
@@ -117,7 +128,7 @@ def _methods(rows: Sequence[Row]) -> Table:
 
 
 _ACCURACY: tuple[Column, ...] = (
-    ("accuracy", "accuracy", "share", itemgetter("accuracy_mean")),
+    ("accuracy", "accuracy after the last round", "share", itemgetter("accuracy_mean")),
     ("worst", "worst client", "share", itemgetter("accuracy_min")),
     ("best", "best client", "share", itemgetter("accuracy_max")),
 )
@@ -149,59 +160,6 @@ def _scaled(key: str, scale: float, row: Row) -> float:
     return float(scale * row[key])
 
 
-def _bars(name: str, title: str, says: str, fields: Sequence[str], axis: str, tables: dict[str, Table]) -> Chart:
-    """One bar a method, or several beside each other, each with its value behind it."""
-    names, shares = column(tables["methods"], "method"), axis == "share"
-    longest = max(value for field in fields for value in column(tables["methods"], field))
-    form = ".0%" if shares else ",.3~r"
-    thick = 48 if len(fields) > 1 else 44
-    place = {
-        "y": {
-            "field": "method",
-            "type": "nominal",
-            "title": None,
-            "sort": names,
-            "axis": {"labelExpr": _LINES, "labelLimit": 190, "ticks": False, "domain": False},
-        },
-        "x": {
-            "field": "value",
-            "type": "quantitative",
-            "title": axis,
-            "axis": {"format": form, **({"values": [0, 0.25, 0.5, 0.75, 1]} if shares else {"tickCount": 6})},
-            "scale": {"domain": [0, 1.3 * longest or 1], "nice": False},
-        },
-    }
-    if len(fields) > 1:
-        place["yOffset"] = {"field": "what", "type": "nominal", "sort": list(fields)}
-    tooltip = [{"field": each, "type": "nominal"} for each in ("method", "what")]
-    text = {"field": "value", "type": "quantitative", "format": form}
-    return Chart(
-        name,
-        title,
-        says,
-        "methods",
-        plain(
-            height=len(names) * thick,
-            transform=[{"fold": list(fields), "as": ["what", "value"]}],
-            layer=[
-                {
-                    "mark": {"type": "bar"},
-                    "encoding": {
-                        **place,
-                        "color": colours("what", fields) if len(fields) > 1 else colours("method", names),
-                        "tooltip": [*tooltip, {**text, "title": axis}],
-                    },
-                },
-                {
-                    "mark": {"type": "text", "align": "left", "dx": 5, "fontSize": 12, "color": "--text"},
-                    "encoding": {**place, "text": text},
-                },
-            ],
-        ),
-        legend=series(fields) if len(fields) > 1 else (),
-    )
-
-
 def _accuracy_chart(table: Table, names: Sequence[str]) -> Chart:
     y = {
         "field": "accuracy",
@@ -213,7 +171,7 @@ def _accuracy_chart(table: Table, names: Sequence[str]) -> Chart:
     return Chart(
         "accuracy",
         "Accuracy by round",
-        "A line for each method: the clients' mean accuracy by round. Methods that train the same models share a line.",
+        "One line per method: mean accuracy of the clients. Methods that train identical models share a line.",
         "curves",
         plain(
             height=300,
@@ -244,14 +202,14 @@ def _cards(rows: Sequence[Row]) -> list[Card]:
 
 
 def _card(title: str, rows: Sequence[Row], key: str, best: Callable[..., float], write: Callable[[float], str]) -> Card:
-    """The best value, and whose it is."""
+    """The best value and the methods that reach it."""
     value = best(row[key] for row in rows)
     names = [row["name"] for row in rows if row[key] == value]
-    return Card(title, write(value), names[0] if len(names) == 1 else f"{len(names)} methods alike")
+    return Card(title, write(value), names[0] if len(names) == 1 else f"{len(names)} methods")
 
 
 def _findings(rows: Sequence[Row]) -> list[str]:
-    """How the slowest and the fastest method that encrypts compare, and how times were charged."""
+    """Slowest against fastest encryption, identical models, and how encryption was charged."""
     encrypting = [row for row in rows if row["encrypted_share"] > 0]
     found = []
     if len(encrypting) > 1:
@@ -259,27 +217,27 @@ def _findings(rows: Sequence[Row]) -> list[str]:
         if fast["device_seconds"] > 0:
             times = slow["device_seconds"] / fast["device_seconds"]
             found.append(f"{fast['name']} is {times:.3g} times as fast as {slow['name']}.")
-    found += [f"The same models, to the last bit: {', '.join(same)}." for same in _alike(rows)]
+    found += [f"Bit-identical models: {', '.join(same)}." for same in _alike(rows)]
     charged = [row["name"] for row in rows if row["implementation"] != "ours"]
     if charged:
-        found.append(f"At python-paillier's measured cost a ciphertext: {', '.join(charged)}.")
+        found.append(f"Charged at python-paillier's measured cost per ciphertext: {', '.join(charged)}.")
     calibrated = [row["name"] for row in rows if row["crypto"] == "calibrated"]
     if calibrated:
-        found.append(f"Calibrated, nothing was really encrypted: {', '.join(calibrated)}.")
+        found.append(f"Calibrated (charged, not really encrypted): {', '.join(calibrated)}.")
     return found
 
 
 def _alike(rows: Sequence[Row]) -> list[list[str]]:
-    """Methods whose final models are equal: their lines lie upon each other."""
+    """Groups of methods whose final models are equal."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for row in rows:
         groups.setdefault(tuple(row["model_sha256"]), []).append(row["name"])
     return [names for names in groups.values() if len(names) > 1]
 
 
-def _links(report: Mapping[str, Any], folder: Path, links: bool) -> list[tuple[str, str, str]]:
+def _links(rows: Sequence[Row], report: Mapping[str, Any], folder: Path, links: bool) -> list[tuple[str, str, str]]:
     found = []
-    for row, path in zip(report["rows"], run_folders(report, folder).values(), strict=True):
-        more = f"{seconds(row['device_seconds'])}, {percent(row['accuracy_mean'])} accurate"
+    for row, path in zip(rows, run_folders(report, folder).values(), strict=True):
+        more = f"device time {seconds(row['device_seconds'])}, accuracy {percent(row['accuracy_mean'])}"
         found.append((row["name"], f"{path.name}/report.html" if links else "", more))
     return found

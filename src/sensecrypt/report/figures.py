@@ -1,4 +1,4 @@
-"""What a page is made of: cards, tables, charts and the sections that hold them. No HTML, no files."""
+"""The parts of a page: cards, tables, charts, sections. No HTML, no files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Field:
     """A column of a table.
 
     Attributes:
-        name: as a chart calls it.
-        title: as people read it, with its unit.
-        kind: how its values are written.
+        name: the key in charts.
+        title: its heading, with the unit.
+        kind: the format of its values.
     """
 
     name: str
@@ -31,12 +31,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Table:
-    """Figures: what a chart draws, and what people may read instead of looking at it.
+    """The values of a chart, also shown as a table.
 
     Attributes:
         caption: what it holds.
         fields: its columns.
-        rows: one value a column; None where there is none.
+        rows: one value per column, or None.
     """
 
     caption: str
@@ -44,7 +44,7 @@ class Table:
     rows: Sequence[Sequence[Any]]
 
     def to_json(self) -> dict[str, Any]:
-        """For the page; JSON has no NaN."""
+        """For the page; NaN becomes null."""
         return {
             "caption": self.caption,
             "fields": [vars(each) for each in self.fields],
@@ -57,7 +57,7 @@ def tabled(caption: str, columns: Sequence[Column], items: Iterable[Any]) -> Tab
 
     Args:
         caption: what it holds.
-        columns: name, title, kind, and where an item has the value: a key of it, or a function of it.
+        columns: name, title, kind, and the value: a key of the item, or a function of it.
         items: in the order of the rows.
     """
     rows = [[of(item) if callable(of) else item.get(of) for *_, of in columns] for item in items]
@@ -66,14 +66,14 @@ def tabled(caption: str, columns: Sequence[Column], items: Iterable[Any]) -> Tab
 
 @dataclass(frozen=True)
 class Picker:
-    """A control that chooses what part of a table a chart shows.
+    """A control that filters the table of a chart.
 
     Attributes:
         label: of the control.
         field: the column that it filters by; the chart's parameter `chosen` takes the value.
-        options: values, and how they are called.
-        start: the value at first.
-        slides: a slider for what has an order, a list for the rest.
+        options: values and their names.
+        start: the first value shown.
+        slides: a slider instead of a list.
     """
 
     label: str
@@ -84,7 +84,7 @@ class Picker:
 
     @property
     def place(self) -> int:
-        """Of the first value among the options."""
+        """The index of `start`."""
         return [value for value, _ in self.options].index(self.start)
 
 
@@ -95,11 +95,11 @@ class Chart:
     Attributes:
         name: unique on the page.
         title: above it.
-        says: what it shows, for those who do not see it.
-        table: the name of the table that it draws.
+        says: what it shows, also for screen readers.
+        table: name of its table.
         spec: Vega-Lite, without data; strings that start with `--` are colours of the page's style sheet.
-        legend: what a colour means: text and colour.
-        ramp: what the ends of a colour scale mean, if it has one.
+        legend: texts and colours.
+        ramp: texts at the ends of its colour scale.
         picker: a control above it.
     """
 
@@ -120,9 +120,9 @@ class Section:
     Attributes:
         name: unique on the page.
         title: its heading.
-        text: what to look for.
-        charts: in it.
-        missing: which chart there is not, and how to get it.
+        text: below the heading.
+        charts: its charts.
+        missing: which chart is missing, and how to get it.
     """
 
     name: str
@@ -134,7 +134,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Card:
-    """A figure that sums something up: its value, what it is, and a second line."""
+    """A key figure: title, value, second line."""
 
     title: str
     value: str
@@ -143,28 +143,28 @@ class Card:
 
 @dataclass(frozen=True)
 class Page:
-    """All of it.
+    """A whole page.
 
     Attributes:
         title: of the page.
         subtitle: below it.
-        state: `over`, `going on`, `waiting` or `failed`.
-        told: the state in words.
-        warning: what nobody should overlook.
-        cards: at the top.
-        findings: sentences that say what stands out.
+        state: `finished`, `running`, `waiting` or `failed`.
+        status: the state in words.
+        warning: shown above everything else.
+        cards: key figures.
+        findings: sentences below the cards.
         sections: in their order.
-        tables: that charts draw, by name.
-        command: that makes the same again.
+        tables: by name, for the charts.
+        command: that repeats the run.
         note: about the command.
         settings: names and values.
-        links: texts, addresses and second lines of pages that belong to this one.
+        links: texts, addresses and second lines of related pages.
     """
 
     title: str
     subtitle: str
-    state: Literal["over", "going on", "waiting", "failed"]
-    told: str
+    state: Literal["finished", "running", "waiting", "failed"]
+    status: str
     warning: str = ""
     cards: Sequence[Card] = ()
     findings: Sequence[str] = ()
@@ -181,7 +181,7 @@ class Page:
         return [chart for section in self.sections for chart in section.charts]
 
     def to_json(self) -> dict[str, Any]:
-        """What the page's script needs."""
+        """Charts and tables for the page's script."""
         charts = {
             chart.name: {
                 "spec": {**chart.spec, "description": chart.says, "data": {"name": chart.table}},

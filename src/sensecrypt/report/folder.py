@@ -1,4 +1,4 @@
-"""A run's folder as it is now: of a run on one machine or of a fleet's aggregator, over or still being written."""
+"""Reads the folder of a run, on one machine or of a fleet's aggregator, finished or not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sensecrypt.runs.clientmap import flat_map
 from sensecrypt.runs.folder import RunFolder
 from sensecrypt.runs.outcome import Outcome, absences, merge_accuracies
 
-State = Literal["over", "going on", "failed"]
+State = Literal["finished", "running", "failed"]
 Places = dict[int, tuple[float, float]]
 
 _FIX = "give the folder of a run: one that holds run.json"
@@ -29,17 +29,17 @@ _FIGURES = ("encrypted_share", "coverage", "bytes_up", "bytes_down")
 
 @dataclass(frozen=True)
 class Seen:
-    """What is in a run's folder.
+    """The contents of a run's folder.
 
     Attributes:
         path: the folder.
-        outcome: of the rounds that were played so far.
-        state: of the run, as far as the folder tells.
-        failure: why it failed.
-        fleet: whether the aggregator of a fleet wrote it.
-        absences: who took no part in the run, and why clients were refused.
-        places: each client's place on the map of clusters, where it is known.
-        attacks: rows of attacks, by the name of the file that holds them.
+        outcome: of the finished rounds.
+        state: of the run.
+        failure: the error of a failed run.
+        fleet: whether the aggregator of a fleet wrote the folder.
+        absences: clients that took no part, and why nodes were refused.
+        places: position of each client on the map of clusters, if known.
+        attacks: rows of attacks, by file name.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class Seen:
 
     @property
     def rounds(self) -> int:
-        """How many were played."""
+        """The number of finished rounds."""
         return 1 + max((record.round for record in self.outcome.records), default=-1)
 
 
@@ -61,14 +61,14 @@ def read_folder(path: Path) -> Seen:
     """Read a run's folder.
 
     Raises:
-        InvalidInput: it is not there, or it holds no run, a newer one, or records that no run writes.
+        InvalidInput: If it does not exist, holds no run or one of a newer version, or is damaged.
     """
     config = _config(path)
     lines = _records(path, config)
     header, rows = _checkpoint(path)
     ended = _json(path / "outcome.json")
-    told = ended if isinstance(ended, dict) else {}
-    fleet = bool(told) or rows is not None or any(isinstance(line, (Evaluation, Refusal)) for line in lines)
+    ended = ended if isinstance(ended, dict) else {}
+    fleet = bool(ended) or rows is not None or any(isinstance(line, (Evaluation, Refusal)) for line in lines)
     fleet = fleet and header.get("one_machine") != "1"
     log = merge_accuracies(lines) if fleet else only_played(lines)
     labels, accuracy = _latest(log, config)
@@ -77,20 +77,20 @@ def read_folder(path: Path) -> Seen:
         labels=labels,
         accuracy=accuracy,
         log=log,
-        wall_seconds=told.get("wall_seconds", math.nan),
+        wall_seconds=ended.get("wall_seconds", math.nan),
         why_clusters=header.get("why", ""),
-        model_sha256=told.get("model_sha256", []),
+        model_sha256=ended.get("model_sha256", []),
         why_profile=RunFolder(path).why_profile,
     )
-    failure = str(told.get("error", ""))
-    over = bool(told) or (path / f"model-{max(labels, default=0)}.safetensors").exists()
-    state: State = "failed" if failure else "over" if over else "going on"
-    absent = absences(RunFolder(path), told.get("clusters", labels)) if state != "going on" else []
+    failure = str(ended.get("error", ""))
+    finished = bool(ended) or (path / f"model-{max(labels, default=0)}.safetensors").exists()
+    state: State = "failed" if failure else "finished" if finished else "running"
+    absent = absences(RunFolder(path), ended.get("clusters", labels)) if state != "running" else []
     return Seen(path, outcome, state, failure, fleet, absent, _places(path, rows), _attacks(path))
 
 
 def stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
-    """What changes whenever something is written that a page shows."""
+    """Names, times and sizes of the files that a page is made of: differs after every change."""
     names = ("run.json", "records.jsonl", "outcome.json", "compare.json", MAP)
     more = [file for pattern in ("attack*.json", "model-*.safetensors") for file in sorted(path.glob(pattern))]
     files = [path / name for name in names] + more
@@ -113,12 +113,12 @@ def _config(path: Path) -> RunConfig:
     if run is None:
         raise InvalidInput(str(path), "is empty" if not any(path.iterdir()) else "holds no run", _FIX)
     if not isinstance(run, dict) or not isinstance(run.get("config"), dict) or "version" not in run:
-        raise InvalidInput(str(path / "run.json"), "is not what a run writes", _FIX)
+        raise InvalidInput(str(path / "run.json"), "is no file of a run", _FIX)
     return RunFolder(path).read_config()
 
 
 def _json(path: Path) -> Any:
-    """What a JSON file holds; None: there is none, or none that can be read."""
+    """The contents of a JSON file; None if it is missing or unreadable."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError, RecursionError):
@@ -126,24 +126,24 @@ def _json(path: Path) -> Any:
 
 
 def _damaged(path: Path, where: str) -> InvalidInput:
-    problem = f"is not what a run writes: {where}"
+    problem = f"is damaged: {where}"
     return InvalidInput(str(path / "records.jsonl"), problem, "restore it, or run again in another folder")
 
 
 def _records(path: Path, config: RunConfig) -> list[Record]:
-    """All complete lines, every one of them with what a page shows."""
+    """All complete lines; each has the figures that a page shows."""
     try:
         lines = RunFolder(path).records()
     except OSError:
         raise _damaged(path, "it cannot be read") from None
     for number, line in enumerate(lines, start=1):
         if not _is_possible(line, config.problem.clients):
-            raise _damaged(path, f"in line {number} or thereabouts")
+            raise _damaged(path, f"near line {number}")
     return lines
 
 
 def _is_possible(line: Record, clients: int) -> bool:
-    """Whether a record is of this run's clients, and has what a page shows."""
+    """Whether a record belongs to a client of this run and has the figures that a page shows."""
     if line.round < SETUP:
         return False
     if isinstance(line, Evaluation):
@@ -162,7 +162,7 @@ def _is_whole(value: Any, low: int, high: float = math.inf) -> bool:
 
 
 def _latest(log: Sequence[Record], config: RunConfig) -> tuple[list[int], list[float]]:
-    """Each client's cluster, −1 as long as it has none, and the last accuracy that it told."""
+    """Each client's cluster (−1: none yet) and last reported accuracy."""
     labels, accuracy = [-1] * config.problem.clients, [math.nan] * config.problem.clients
     for record in clients_of(log):
         labels[record.client] = record.cluster
@@ -172,7 +172,7 @@ def _latest(log: Sequence[Record], config: RunConfig) -> tuple[list[int], list[f
 
 
 def _checkpoint(path: Path) -> tuple[dict[str, str], np.ndarray[Any, Any] | None]:
-    """The checkpoint's header, and a fleet's descriptions; models are not loaded."""
+    """The checkpoint's header and the descriptions of a fleet's clients, without the models."""
     try:
         with safe_open(path / "checkpoint.safetensors", framework="numpy") as file:
             return dict(file.metadata() or {}), file.get_tensor("rows") if "rows" in file.keys() else None  # noqa: SIM118  (no dict)
@@ -181,7 +181,7 @@ def _checkpoint(path: Path) -> tuple[dict[str, str], np.ndarray[Any, Any] | None
 
 
 def _places(path: Path, rows: np.ndarray[Any, Any] | None) -> Places:
-    """From a run's map, a fleet's checkpoint, or descriptions that were kept."""
+    """From the run's map, a fleet's checkpoint, or kept messages."""
     known = _json(path / MAP)
     if known is None:
         rows = _kept_rows(path) if rows is None else rows
@@ -193,7 +193,7 @@ def _places(path: Path, rows: np.ndarray[Any, Any] | None) -> Places:
 
 
 def _kept_rows(path: Path) -> np.ndarray[Any, Any] | None:
-    """What clients said of their data, in the order of their numbers, where messages were kept."""
+    """The clients' descriptions of their data, by client number; None unless messages were kept."""
     files = list((path / "messages" / f"round-{SETUP}").glob("description-*.safetensors"))
     rows = []
     try:
@@ -206,7 +206,7 @@ def _kept_rows(path: Path) -> np.ndarray[Any, Any] | None:
 
 
 def _attacks(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Every attack*.json of the folder that holds what `sensecrypt attack --json` prints."""
+    """Rows of every attack*.json in the folder that has the format of `sensecrypt attack --json`."""
     found = {}
     for file in sorted(path.glob("attack*.json")):
         content = _json(file)

@@ -1,7 +1,7 @@
-"""A page as HTML: one file with everything in it, that asks nobody for anything.
+"""A page as one HTML file that loads nothing from elsewhere.
 
 Text goes through Jinja's autoescape, figures into a JSON block in which `<`, `>` and `&` are escaped, and a content
-security policy lets nothing run but the two scripts that we put there.
+security policy allows only the two scripts of this package.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def render(page: Page, *, live: bool = False) -> str:
 
     Args:
         page: what to show.
-        live: whether it asks the server that it came from for news.
+        live: whether it asks its server for updates.
     """
     parts = _parts()
     return str(
@@ -47,12 +47,12 @@ def render(page: Page, *, live: bool = False) -> str:
 
 
 def render_main(page: Page) -> str:
-    """The part of the document that changes while a run goes on."""
+    """The part of the document that changes during a run."""
     return str(_template("main.html").render(page=page))
 
 
 def security_policy(*, live: bool) -> str:
-    """What the page may load and run: its own scripts and styles, by their hashes, and nothing else."""
+    """The page's content security policy: its own scripts and styles, by hash, and nothing else."""
     parts = _parts()
     scripts = " ".join(_hash(parts[name]) for name in ("library", "script"))
     server = "'self'" if live else "'none'"
@@ -63,14 +63,14 @@ def security_policy(*, live: bool) -> str:
 
 
 def embed_json(value: Any) -> str:
-    """JSON that cannot end the script element that it stands in, nor open another."""
+    """JSON that can neither end its script element nor start another."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @cache
 def _parts() -> dict[str, str]:
-    """The style sheet and both scripts: Vega with everything it needs, and ours."""
+    """The style sheet and both scripts: Vega with its dependencies, and ours."""
     require_extra()
     library = import_module("vl_convert").javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return {

@@ -10,11 +10,11 @@ from sensecrypt.report.figures import Page, Section, Table
 from sensecrypt.report.folder import Seen
 from sensecrypt.report.words import count
 
-_NONE_YET = "No round is over yet."
+_NONE_YET = "No round is finished yet."
 
 
 def run_page(seen: Seen) -> Page:
-    """Everything that a run's folder tells."""
+    """The page of a run's folder."""
     outcome, config = seen.outcome, seen.outcome.config
     times = outcome.times()
     drawn = {
@@ -32,7 +32,7 @@ def run_page(seen: Seen) -> Page:
         title=f"{config.selection.policy} on {problem.dataset}",
         subtitle=f"{people}, {problem.partition}, preset {config.preset}, {config.encryption.profile}",
         state=seen.state,
-        told=_told(seen),
+        status=_status(seen),
         warning=_warning(seen),
         cards=summary.cards(seen, times),
         findings=summary.findings(seen, times),
@@ -45,35 +45,41 @@ def run_page(seen: Seen) -> Page:
 
 
 def waiting_page(path: Path) -> Page:
-    """As long as there is no run in a folder that is watched."""
+    """The page of a watched folder without a run."""
     text = f"No run is in {path} yet. This page fills as soon as one starts there."
     return Page("Waiting for a run", str(path), "waiting", "waiting", findings=[text])
 
 
 def broken_page(path: Path, problem: str) -> Page:
-    """What a watched folder holds cannot be shown."""
+    """The page of a watched folder that cannot be shown."""
     return Page("Nothing to show", str(path), "failed", "cannot be read", warning=problem)
 
 
-def _told(seen: Seen) -> str:
+def _status(seen: Seen) -> str:
     rounds = f"{seen.rounds} of {count(seen.outcome.config.training.rounds, 'round')}"
-    if seen.state == "over":
-        return f"over, {count(seen.rounds, 'round')}"
-    return f"failed after {rounds}" if seen.state == "failed" else f"{rounds}: going on, or interrupted"
+    if seen.state == "finished":
+        return f"finished, {count(seen.rounds, 'round')}"
+    return f"failed after {rounds}" if seen.state == "failed" else f"{rounds}: running, or interrupted"
 
 
 def _warning(seen: Seen) -> str:
     if seen.failure:
         return f"The run failed: {seen.failure}"
     if seen.outcome.config.encryption.crypto == "calibrated":
-        return "A calibrated run: NOTHING was really encrypted; what encryption would have cost is charged."
+        return "Calibrated run: NOTHING was really encrypted; the measured cost of encryption is charged."
     return ""
 
 
 def _note(seen: Seen) -> str:
     if seen.outcome.config.problem.dataset == "own":
-        return "The run had a model and data of its own: call sensecrypt.federate with these settings."
-    return "A fleet's run, on this machine: the same models." if seen.fleet else "The same models, whatever machine."
+        return (
+            "The run had a model and data of its own: call sensecrypt.federate(model, clients, …) with these settings."
+        )
+    return (
+        "This repeats the fleet's run on one machine, with the same models."
+        if seen.fleet
+        else "Gives the same models on any machine."
+    )
 
 
 def _sections(seen: Seen, known: dict[str, Table]) -> list[Section]:
@@ -88,12 +94,11 @@ def _sections(seen: Seen, known: dict[str, Table]) -> list[Section]:
 
 
 def _clusters(seen: Seen, known: dict[str, Table]) -> Section:
-    text = "A client's accuracy is that of its cluster's model on test data distributed as its own."
+    text = "A client's accuracy: its cluster's model on test data with the client's class distribution."
     if seen.outcome.config.groups.clustering != "none":
         text = (
-            "Before the first round, clients describe their data by a sketch of their sensitivities, and those who are "
-            f"alike train together. {text} The map flattens the sketches to two dimensions: near is alike, the axes "
-            "have no unit."
+            "Before the first round, each client sends a sketch of its sensitivities; clients with similar sketches "
+            f"form a cluster. {text} The map shows the sketches in two dimensions; its axes have no unit."
         )
     drawn = [charts.accuracy_chart(known["accuracy"])] if "accuracy" in known else []
     drawn += [charts.map_chart(known["map"])] if "map" in known else []
@@ -103,7 +108,7 @@ def _clusters(seen: Seen, known: dict[str, Table]) -> Section:
 
 
 def _no_accuracy(seen: Seen) -> str:
-    return "The clients of a fleet tell their accuracy when they fetch the next model." if seen.fleet else _NONE_YET
+    return "Clients of a fleet report their accuracy when they fetch the next model." if seen.fleet else _NONE_YET
 
 
 def _no_map(seen: Seen) -> str:
@@ -116,8 +121,8 @@ def _no_map(seen: Seen) -> str:
 
 def _timeline(known: dict[str, Table]) -> Section:
     text = (
-        "On the device clock: work measured on one core, divided by a device's processors, and bytes by its bandwidth. "
-        "A round is over for nobody before the slowest client's upload has arrived."
+        "Device time: work measured on one core of this machine, divided by the device's speed; bytes divided by its "
+        "bandwidth. A round ends when the slowest client has its model."
     )
     if "timeline" not in known:
         return Section("time", "Time of a round", text, missing=_NONE_YET)
@@ -125,57 +130,50 @@ def _timeline(known: dict[str, Table]) -> Section:
 
 
 def _shares(known: dict[str, Table]) -> Section:
-    text = (
-        "Each client encrypts what its device can afford, the most sensitive parameters first: a small share of the "
-        "parameters covers a large share of the sensitivity."
-    )
+    text = "Each client encrypts what its device can afford, the most sensitive parameters first."
     if "clients" not in known:
         return Section("protection", "Protection", text, missing=_NONE_YET)
     shares = charts.share_chart(
         known["clients"],
         "encrypted",
         "Encrypted parameters",
-        "A cell for each client and round: its colour tells the encrypted share of the parameters.",
+        "A cell for each client and round: its colour shows the encrypted share of the parameters.",
     )
     covered = charts.share_chart(
         known["clients"],
         "covered",
         "Covered sensitivity",
-        "A cell for each client and round: its colour tells the share of the sensitivity that is encrypted.",
+        "A cell for each client and round: its colour shows the share of the sensitivity that is encrypted.",
     )
     return Section("protection", "Protection", text, [shares, covered])
 
 
 def _layers(seen: Seen, known: dict[str, Table]) -> Section:
-    text = "Where in the model the encrypted parameters lie. Only whoever plays all parties on one machine can know."
+    text = "Where in the model the encrypted parameters are. Known only in runs on one machine."
     if "layers" in known:
         return Section("layers", "Layers", text, [charts.layer_chart(known["layers"])])
-    missing = "The folder does not tell: it was written by a version that did not count by layer, or no round is over."
+    missing = "The folder has no counts by layer: no round is finished, or an older version wrote it."
     if seen.fleet:
-        missing = (
-            "In a fleet nobody knows: clients do not tell the aggregator, who could learn the secret order from it."
-        )
+        missing = "Unknown in a fleet: clients do not report it, because the aggregator could infer the secret order."
     return Section("layers", "Layers", text, missing=missing)
 
 
 def _traffic(known: dict[str, Table]) -> Section:
-    text = "Up: model updates, and the scores of rounds that make a new order. Down: models, and new orders."
+    text = "Up: model updates, and scores in rounds that refresh the importance order. Down: models and orders."
     if "traffic" not in known:
         return Section("traffic", "Communication", text, missing=_NONE_YET)
     return Section("traffic", "Communication", text, [charts.traffic_chart()])
 
 
 def _attacks(seen: Seen, known: dict[str, Table]) -> Section:
-    text = "What an adversary found of a client's labels with what it really received, beside what guessing finds."
+    text = "Labels that an adversary finds from the messages it received, next to guessing (prior)."
     if "attacks" in known and any(field.name == "irec" for field in known["attacks"].fields):
         return Section("attacks", "Attacks", text, [charts.attack_chart(known["attacks"])])
     where, target = shlex.quote(str(seen.path)), shlex.quote(str(seen.path / "attack-client-0.json"))
     missing = (
-        "None are saved here. Run with --set messages=keep, then: "
+        "No attack is saved here. Run with --set messages=keep, then: "
         f"sensecrypt attack --run {where} --client 0 --json > {target}"
     )
     if seen.fleet:
-        missing = (
-            "An attack needs what every party received, which only a run on one machine keeps: --set messages=keep."
-        )
+        missing = "An attack needs all messages, which only a run on one machine keeps: --set messages=keep."
     return Section("attacks", "Attacks", text, missing=missing)

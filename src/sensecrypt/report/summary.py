@@ -1,14 +1,14 @@
-"""What stands out in a run: cards, sentences, settings, and the command that makes it again."""
+"""Key figures of a run, findings, settings, and the command that repeats it."""
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
-from typing import Any
 
-from sensecrypt.config import RunConfig, make_config, to_settings
+from sensecrypt.config import RunConfig, make_config, setting_text, to_settings
 from sensecrypt.records import servers_of
 from sensecrypt.report.figures import Card
 from sensecrypt.report.folder import Seen
@@ -20,31 +20,28 @@ from sensecrypt.simulation.clock import RoundTime, total_seconds
 def cards(seen: Seen, times: Sequence[RoundTime]) -> list[Card]:
     """The figures at the top."""
     outcome, problem = seen.outcome, seen.outcome.config.problem
-    told = outcome.summary()
+    totals = outcome.summary()
     known = [value for value in outcome.accuracy if value == value]
-    spread = f"{percent(min(known))} to {percent(max(known))} across clients" if known else "not told yet"
+    spread = f"last round, {percent(min(known))} to {percent(max(known))} by client" if known else "not reported yet"
     waiting = fmean(each.straggler_share for each in times if each.number >= 0) if seen.rounds else 0.0
+    here = "" if math.isnan(outcome.wall_seconds) else f"; time here {seconds(outcome.wall_seconds)}"
     clusters = len({label for label in outcome.labels if label >= 0})
     return [
-        Card("Accuracy", percent(told["accuracy"]), spread),
-        Card("Encrypted", percent(told["encrypted_share"]), _weakest(outcome)),
-        Card("Sensitivity covered", percent(told["coverage"]), "of what the model would give away"),
-        Card("Time on the devices", seconds(total_seconds(times)), f"{percent(waiting)} of a round is waiting"),
-        Card("Sent up", megabytes(told["bytes_up"]), f"{megabytes(told['bytes_down'])} down"),
-        Card(
-            "Clusters",
-            str(clusters or "none yet"),
-            f"{count(problem.clients, 'client')}, {problem.partition}",
-        ),
+        Card("Accuracy", percent(totals["accuracy"]), spread),
+        Card("Encrypted", percent(totals["encrypted_share"]), f"mean of all rounds; {_weakest(outcome)}"),
+        Card("Sensitivity covered", percent(totals["coverage"]), "by encryption, mean of all rounds"),
+        Card("Device time", seconds(total_seconds(times)), f"{percent(waiting)} of a round is waiting{here}"),
+        Card("Sent up", megabytes(totals["bytes_up"]), f"{megabytes(totals['bytes_down'])} down, all rounds"),
+        Card("Clusters", str(clusters or "none yet"), f"{count(problem.clients, 'client')}, {problem.partition}"),
     ]
 
 
 def findings(seen: Seen, times: Sequence[RoundTime]) -> list[str]:
-    """Sentences: who held up whom, who encrypted what, what was exposed."""
+    """Sentences: devices, slowest client, encrypted shares, exposure."""
     outcome = seen.outcome
     if not outcome.played:
         return []
-    sentences = [_held_up(outcome, times), _encrypted(outcome), *_exposed(outcome)]
+    sentences = [_devices(outcome.config), _held_up(outcome, times), _encrypted(outcome), *_exposed(outcome)]
     if outcome.why_clusters:
         sentences.append(f"Grouping: {outcome.why_clusters}.")
     noise = outcome.summary()["sensitivity_noise"]
@@ -55,28 +52,20 @@ def findings(seen: Seen, times: Sequence[RoundTime]) -> list[str]:
 
 
 def settings(config: RunConfig) -> list[tuple[str, str]]:
-    """All of them, as `--set` takes them."""
-    return [(key, _value(value)) for key, value in to_settings(config).items()]
+    """All settings, as `--set` takes them."""
+    return [(key, setting_text(value)) for key, value in to_settings(config).items()]
 
 
 def command(config: RunConfig) -> str:
-    """The command that makes the same run again: only what differs from the preset."""
+    """The command that repeats the run, with the settings that differ from the preset."""
     usual = to_settings(make_config({"preset": config.preset}))
     changed = [
-        f"{key}={_value(value)}"
+        f"{key}={setting_text(value)}"
         for key, value in to_settings(config).items()
         if key != "preset" and value != usual.get(key)
     ]
     preset = [] if config.preset == "default" else ["--preset", config.preset]
     return shlex.join(["sensecrypt", "run", *preset, *(part for change in changed for part in ("--set", change))])
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, list):
-        if not isinstance(value[0], list):
-            return ",".join(each if isinstance(each, str) else f"{each:g}" for each in value)
-        return ";".join(",".join(f"{each:g}" for each in row) for row in value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _shares(outcome: Outcome) -> dict[int, float]:
@@ -92,7 +81,13 @@ def _weakest(outcome: Outcome) -> str:
     if not shares:
         return "nothing yet"
     client = min(shares, key=lambda each: shares[each])
-    return "by every client" if shares[client] == 1 else f"least: client {client}, {percent(shares[client])}"
+    return "every client" if shares[client] == 1 else f"least: client {client}, {percent(shares[client])}"
+
+
+def _devices(config: RunConfig) -> str:
+    kinds = Counter(config.device_name(client, 0) for client in range(config.problem.clients))
+    named = ", ".join(f"{number} {name}" for name, number in kinds.items())
+    return f"Devices: {named}; the server has {config.machines.server_cpus:g} processors."
 
 
 def _held_up(outcome: Outcome, times: Sequence[RoundTime]) -> str:
@@ -105,9 +100,8 @@ def _held_up(outcome: Outcome, times: Sequence[RoundTime]) -> str:
     device, name = outcome.config.device(client, number), outcome.config.device_name(client, number)
     waiting = fmean(time.straggler_share for time in rounds)
     return (
-        f"Client {client} ({name}, {device.bandwidth:g} MB/s) held up the others most often: it "
-        f"arrived last in {often} of {count(len(rounds), 'round')}. The mean client waited {percent(waiting)} "
-        "of a round."
+        f"Client {client} ({name}, {device.bandwidth:g} MB/s) was the slowest in {often} of "
+        f"{count(len(rounds), 'round')}. The mean client waited {percent(waiting)} of a round."
     )
 
 
@@ -115,7 +109,7 @@ def _encrypted(outcome: Outcome) -> str:
     shares = _shares(outcome)
     low, high = min(shares, key=lambda each: shares[each]), max(shares, key=lambda each: shares[each])
     if shares[low] == shares[high]:
-        return f"Every client that played encrypted {percent(shares[low])} of its parameters."
+        return f"Every client encrypted {percent(shares[low])} of its parameters."
     return (
         f"Client {high} encrypted most, {percent(shares[high])} of its parameters, client {low} least, "
         f"{percent(shares[low])}."
@@ -123,26 +117,26 @@ def _encrypted(outcome: Outcome) -> str:
 
 
 def _exposed(outcome: Outcome) -> list[str]:
-    told = outcome.summary()
-    rest, uncovered = 1 - told["encrypted_share"], 1 - told["coverage"]
-    sentences = ["Nothing travelled in the clear."]
+    totals = outcome.summary()
+    rest, uncovered = 1 - totals["encrypted_share"], 1 - totals["coverage"]
+    sentences = ["No parameter was sent in the clear."]
     if rest > 0:
         how = (
-            "Under blindings, which the key server took off the sums"
+            "Blinded, so that only the key server can read their sum"
             if outcome.config.encryption.blinded
             else "In the clear"
         )
         sentences = [
             f"{how}: {percent(rest)} of the parameters, which hold {percent(max(0.0, uncovered))} of the sensitivity."
         ]
-    lonely = sum(record.under_covered_blocks or 0 for record in servers_of(outcome.log))
+    under_covered = sum(record.under_covered_blocks or 0 for record in servers_of(outcome.log))
     least = outcome.config.release.min_contributors
-    if lonely:
+    if under_covered:
         sentences.append(
-            f"{count(lonely, 'ciphertext block')} had fewer than {least} clients behind them: colluding clients may "
-            "read them."
+            f"{count(under_covered, 'block')} were encrypted by fewer than {least} clients: colluding clients may read "
+            "them."
         )
     absent = sum(not record.counts for record in outcome.records)
     if absent:
-        sentences.append(f"{count(absent, 'upload')} did not count: the crosses below, with reasons in the table.")
+        sentences.append(f"FAILED: {count(absent, 'upload')} did not count (crosses below; reasons in the table).")
     return sentences

@@ -1,4 +1,4 @@
-"""The figures of a run as tables: what its charts draw."""
+"""The tables of a run's charts."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from sensecrypt.report.words import round_name
 from sensecrypt.runs.outcome import Outcome
 from sensecrypt.simulation.clock import RoundTime
 
-EVERYBODY = "all clients"
+ALL_CLIENTS = "all clients"
 MOST_CELLS = 40_000
 MOST_LAYERS = 24
 
 
 def accuracy_table(outcome: Outcome) -> Table:
     """By cluster and round: the clients' mean and range."""
-    told: dict[tuple[int, int], list[float]] = {}
+    known: dict[tuple[int, int], list[float]] = {}
     for record in outcome.records:
         value = math.nan if record.accuracy is None else record.accuracy
         if not math.isnan(value):
-            told.setdefault((record.cluster, record.round), []).append(value)
+            known.setdefault((record.cluster, record.round), []).append(value)
     fields = (
         Field("cluster", "cluster", "whole"),
         Field("round", "round", "whole"),
         Field("mean", "mean accuracy", "share"),
         Field("worst", "worst client", "share"),
         Field("best", "best client", "share"),
-        Field("clients", "clients that told it", "whole"),
+        Field("clients", "clients that reported it", "whole"),
     )
-    rows = [[*key, fmean(values), min(values), max(values), len(values)] for key, values in sorted(told.items())]
+    rows = [[*key, fmean(values), min(values), max(values), len(values)] for key, values in sorted(known.items())]
     return Table("Accuracy by cluster and round", fields, rows)
 
 
 def client_table(outcome: Outcome) -> Table:
-    """By client and round: what was encrypted, what it covers, and why so much."""
+    """By client and round: encrypted share, coverage, and what decided it."""
     columns: list[Column] = [
         ("client", "client", "whole", "client"),
         ("cluster", "cluster", "whole", "cluster"),
@@ -52,11 +52,11 @@ def client_table(outcome: Outcome) -> Table:
         ("left_out", "left out because", "text", lambda record: record["left_out"] or ""),
     ]
     records = sorted(outcome.records, key=lambda each: (each.round, each.client))
-    return tabled("What each client encrypted in each round", columns, list(map(vars, records)))
+    return tabled("Encrypted share of each client in each round", columns, list(map(vars, records)))
 
 
 def time_unit(longest: float) -> tuple[str, float]:
-    """Seconds, or milliseconds where all are short: its name and how many of it are a second."""
+    """The unit of times up to `longest`, and how many of it are a second."""
     return ("ms", 1e3) if longest < 1 else ("s", 1.0)
 
 
@@ -86,11 +86,11 @@ def time_table(outcome: Outcome, times: Sequence[RoundTime]) -> Table:
         Field("bandwidth", "MB/s"),
         *(Field(step, f"{step}, {unit}") for step in steps),
     ]
-    return Table("Each client's time in each round, on its device", fields, rows)
+    return Table("Device time of each client in each round", fields, rows)
 
 
 def traffic_table(outcome: Outcome) -> Table:
-    """By round: megabytes of all clients together, and of the one that sent most."""
+    """By round: megabytes of all clients, and the most of one client."""
     rounds: dict[int, list[ClientRecord]] = {}
     for record in clients_of(outcome.log):
         if record.counts:
@@ -113,7 +113,7 @@ def traffic_table(outcome: Outcome) -> Table:
 
 
 def map_table(seen: Seen) -> Table:
-    """Each client's place on the map."""
+    """Each client's position on the map."""
     fields = (
         Field("client", "client", "whole"),
         Field("cluster", "cluster", "whole"),
@@ -124,21 +124,23 @@ def map_table(seen: Seen) -> Table:
     places = sorted(
         (client, place) for client, place in seen.places.items() if client < len(labels) and labels[client] >= 0
     )
-    return Table("The clients' places on the map", fields, [[client, labels[client], *at] for client, at in places])
+    return Table(
+        "Positions of the clients on the map", fields, [[client, labels[client], *at] for client, at in places]
+    )
 
 
 def layer_table(outcome: Outcome) -> Table | None:
-    """By layer, round and client: the encrypted share; None where the folder does not tell."""
-    told = [(each, each.layers) for each in outcome.played if each.layers is not None and _are_sizes(each.layers)]
-    if not told:
+    """By layer, round and client: the encrypted share; None if the records have no layers."""
+    counted = [(each, each.layers) for each in outcome.played if each.layers is not None and _are_sizes(each.layers)]
+    if not counted:
         return None
-    grouped = len(told[0][1]) > MOST_LAYERS
+    grouped = len(counted[0][1]) > MOST_LAYERS
     cells: dict[tuple[str, int, str], list[Any]] = {}  # encrypted and all parameters, of which clients
-    apart = len(told) * len(told[0][1]) <= MOST_CELLS
-    for record, layers in told:
+    apart = len(counted) * len(counted[0][1]) <= MOST_CELLS
+    for record, layers in counted:
         for name, (encrypted, size) in layers.items():
             layer = name.rpartition(".")[0] if grouped else name
-            for who in (EVERYBODY, f"client {record.client}") if apart else (EVERYBODY,):
+            for who in (ALL_CLIENTS, f"client {record.client}") if apart else (ALL_CLIENTS,):
                 cell = cells.setdefault((who, record.round, layer), [0, 0, set()])
                 cell[0] += encrypted
                 cell[1] += size
@@ -154,15 +156,15 @@ def layer_table(outcome: Outcome) -> Table | None:
         [who, number, layer, round(encrypted / size, 4), size // len(clients)]
         for (who, number, layer), (encrypted, size, clients) in cells.items()
     ]
-    return Table("What is encrypted of each layer", fields, rows)
+    return Table("Encrypted share of each layer", fields, rows)
 
 
 def attack_table(attacks: dict[str, list[dict[str, Any]]]) -> Table:
-    """What attacks found, as `sensecrypt attack --json` printed it."""
+    """Rows of `sensecrypt attack --json`."""
     figures = (
         Field("irec", "labels found (IRec)", "share"),
-        Field("leacc", "classes told (LeAcc)", "share"),
-        Field("lnacc", "counts told (LnAcc)", "share"),
+        Field("leacc", "classes found (LeAcc)", "share"),
+        Field("lnacc", "counts found (LnAcc)", "share"),
         Field("distance", "distance of histograms"),
         Field("psnr", "PSNR of images, dB"),
         Field("share", "encrypted", "share"),
@@ -181,10 +183,10 @@ def attack_table(attacks: dict[str, list[dict[str, Any]]]) -> Table:
     fields = (
         Field("file", "file", "text"),
         Field("adversary", "attack", "text"),
-        Field("role", "who attacks, or what", "text"),
+        Field("role", "attacker, or policy", "text"),
         *(figures[place] for place in kept),
     )
-    return Table("What attacks found", fields, [[*row[:3], *(row[3 + place] for place in kept)] for row in rows])
+    return Table("Results of attacks", fields, [[*row[:3], *(row[3 + place] for place in kept)] for row in rows])
 
 
 def column(table: Table, name: str) -> list[Any]:
@@ -210,5 +212,5 @@ def _number(value: Any) -> float | None:
 
 
 def _short(value: float) -> float:
-    """Five digits: what nobody can see need not be sent."""
+    """Five significant digits, to keep the page small."""
     return float(f"{value:.5g}")

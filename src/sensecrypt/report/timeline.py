@@ -1,4 +1,4 @@
-"""What every client did in a round, one thing after the other, on the device clock."""
+"""The steps of every client in a round, in device time."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ STEPS = {
     "download": "--download",
     "decrypt": "--decrypt",
 }
-ALWAYS = ("train", "select", "encrypt", "upload", "wait")  # drawn even where they took no time
+ALWAYS = ("train", "select", "encrypt", "upload", "wait")  # in the legend even if they took no time
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A client's round: seconds of each step, in their order."""
+    """A client's round: seconds per step, in order."""
 
     client: int
     seconds: dict[str, float]
 
 
 def bars(time: RoundTime, records: Sequence[Played], devices: Sequence[Device]) -> list[Bar]:
-    """The round of every client whose upload counted.
+    """The steps of every client whose upload counted.
 
     Args:
         time: the round on the device clock.
-        records: of the round; they tell what part of an upload came first, in methods with two exchanges.
+        records: of the round; in methods with two exchanges they have the bytes of the first.
         devices: of the clients in that round.
     """
-    told = {record.client: record for record in clients_of(records)}
-    first = {client: record.propose_bytes or 0 for client, record in told.items()}
-    cluster_of = {client: told[client].cluster if client in told else 0 for client in time.clients}
+    sent = {record.client: record for record in clients_of(records)}
+    first = {client: record.propose_bytes or 0 for client, record in sent.items()}
+    cluster_of = {client: sent[client].cluster if client in sent else 0 for client in time.clients}
     proposals = {
         client: first.get(client, 0) / (devices[client].bandwidth * 1e6) if client in first else 0.0
         for client in time.clients

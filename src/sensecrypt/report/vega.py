@@ -1,4 +1,4 @@
-"""What all charts share: colours (names in the page's style sheet, `--…`), scales, axes, tooltips."""
+"""Parts of all charts: colours (`--…` names of the style sheet), scales, axes, tooltips."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ RAMP = {"domain": [0, 1], "range": ["--ramp-0", "--ramp-1", "--ramp-2"], "interp
 
 
 def series(names: Sequence[Any], noun: str = "") -> list[tuple[str, str]]:
-    """A legend: a colour for each."""
+    """A legend: a colour per name."""
     return [(f"{noun} {name}".strip(), CLUSTERS[place % len(CLUSTERS)]) for place, name in enumerate(names)]
 
 
 def plain(**parts: Any) -> Spec:
-    """A chart as wide as its place on the page."""
+    """A chart as wide as its container."""
     return {"width": "container", "autosize": {"type": "fit-x", "contains": "padding"}, **parts}
 
 
 def colours(field: str, names: Sequence[Any]) -> Spec:
-    """A colour for each, as in the legend."""
+    """A colour per name, as in the legend."""
     return {"field": field, "type": "nominal", "legend": None, "scale": cycle(names, CLUSTERS)}
 
 
 def round_axis(table: Table, most: int = 12) -> Spec:
-    """Rounds along a line: whole numbers only, and not too many of them."""
+    """An axis of rounds with at most `most` whole numbers."""
     first, last = min(column(table, "round"), default=0), max(column(table, "round"), default=0)
     ticks = list(range(first, last + 1, max(1, math.ceil((last + 1 - first) / most))))
     domain = [first, last] if first < last else [first - 0.5, first + 0.5]
@@ -46,7 +46,7 @@ def round_axis(table: Table, most: int = 12) -> Spec:
 
 
 def ordinal(field: str) -> Spec:
-    """One place for each value, with labels where they fit."""
+    """One position per value, with labels where they fit."""
     return {
         "field": field,
         "type": "ordinal",
@@ -60,7 +60,7 @@ def heat(field: str) -> Spec:
 
 
 def cycle(names: Sequence[Any], values: Sequence[Any]) -> Spec:
-    """A value for each name; from the beginning again where there are too few."""
+    """A value per name; values repeat if there are fewer than names."""
     return {"domain": list(names), "range": [values[place % len(values)] for place in range(len(names))]}
 
 
@@ -71,6 +71,6 @@ def tip(field: str, form: str = "", title: str = "") -> Spec:
 
 
 def height_of(rows: int, step: int = 17) -> int:
-    """Pixels for so many rows: fewer for each where there are many, more where there are few."""
+    """Pixels for this number of rows; rows are thinner if there are many."""
     step = max(step, 24) if rows <= 10 else step
     return rows * max(5, min(step, 30 * step // max(rows, 1)))

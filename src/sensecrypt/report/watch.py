@@ -1,8 +1,7 @@
-"""The page of a folder, live: a small server for this machine alone.
+"""Serves the page of a folder on 127.0.0.1, updated during the run.
 
-It listens on 127.0.0.1 and answers only requests that name it as their host, so that no web page elsewhere can read it
-through a name that points here. It has three addresses, and no files: the page, its content, and the news that there is
-new content (server-sent events).
+It answers only requests with its own address as their Host, which prevents DNS rebinding. It has three paths and no
+files: the page, its content, and server-sent events that announce new content.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from sensecrypt.report.writing import folder_page
 
 HOST = "127.0.0.1"
 LOOK_EVERY = 0.5  # seconds
-BREATHE_EVERY = 10.0  # seconds after which a silent connection is tried, to notice that the reader is gone
+BREATHE_EVERY = 10.0  # seconds between comments on an idle connection, which detect that the reader is gone
 
 
 class Watch(ThreadingHTTPServer):
@@ -34,7 +33,7 @@ class Watch(ThreadingHTTPServer):
     allow_reuse_address = True
 
     def __init__(self, folder: Path, port: int) -> None:
-        """Listen; port 0: any that is free."""
+        """Listen; port 0 means any free port."""
         self.folder = folder
         self._lock = threading.Lock()
         self._known: tuple[object, Page] | None = None
@@ -46,11 +45,11 @@ class Watch(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """Where to look."""
+        """The URL of the page."""
         return f"http://{HOST}:{self.server_port}/"
 
     def page(self) -> Page:
-        """What is there now; a folder that cannot be shown, or not yet, gives a page that says so."""
+        """The page of the folder as it is now; an empty or damaged folder gives a page that says so."""
         with self._lock:
             now = stamp(self.folder)
             if self._known is None or self._known[0] != now:
@@ -66,7 +65,7 @@ class Watch(ThreadingHTTPServer):
             return broken_page(self.folder, str(error))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader that went away is no error."""
+        """Ignore closed connections."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -78,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.headers.get("Host") not in {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}:
-            self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"ask 127.0.0.1\n")
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", b"wrong host; use 127.0.0.1\n")
         elif self.path == "/":
             self._answer(HTTPStatus.OK, "text/html; charset=utf-8", render(self.server.page(), live=True).encode())
         elif self.path == "/content.json":
@@ -88,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/events":
             self._events()
         else:
-            self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"nothing is here\n")
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"not found\n")
 
     def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
         self.send_response(status)
@@ -106,20 +105,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
 
     def _events(self) -> None:
-        """Say so whenever the folder changes, until the reader goes away."""
+        """Send an event at every change of the folder, until the reader disconnects."""
         self.close_connection = True
         self.send_response(HTTPStatus.OK)
         self._safe_headers("text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        told: object = None
+        announced: object = None
         spoke = time.monotonic()
         try:
             while True:
                 now = stamp(self.server.folder)
-                if now != told:
+                if now != announced:
                     self.wfile.write(b"event: change\ndata: \n\n")
-                    told, spoke = now, time.monotonic()
+                    announced, spoke = now, time.monotonic()
                 elif time.monotonic() - spoke > BREATHE_EVERY:
                     self.wfile.write(b": still here\n\n")
                     spoke = time.monotonic()
@@ -127,5 +126,5 @@ class _Handler(BaseHTTPRequestHandler):
         except OSError:
             return
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the name that the standard library gives it
-        """Nothing: the terminal is the user's."""
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the standard library's name
+        """Log nothing to the user's terminal."""

@@ -1,4 +1,4 @@
-"""A folder's page as a file."""
+"""Writes the page of a folder to a file."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def folder_page(folder: Path, *, links: bool = True) -> Page:
     """The page of a run's folder, or of a comparison's.
 
     Args:
-        folder: what to show.
-        links: whether a comparison's page may point at the pages of its runs, which lie beside it.
+        folder: of a run or of a comparison.
+        links: whether a comparison's page links to the pages of its runs.
     """
     if (folder / FILE).exists():
         return comparison_page(read_comparison(folder), folder, links=links)
@@ -28,11 +28,11 @@ def folder_page(folder: Path, *, links: bool = True) -> Page:
 
 
 def write_report(folder: Path, out: Path | None = None) -> Path:
-    """Write the page of a folder, and of a comparison's runs beside it; returns where it is.
+    """Write the page of a folder, and the pages of a comparison's runs; returns the path.
 
     Args:
         folder: of a run or of a comparison.
-        out: the file; None: report.html in the folder. A comparison's page elsewhere has no links to its runs.
+        out: the file; None: report.html in the folder. In another folder, a comparison's page has no links to its runs.
     """
     require_extra()
     target = out or folder / NAME

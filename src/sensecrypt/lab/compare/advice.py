@@ -1,4 +1,4 @@
-"""What methods cost on a fleet, and what each leaves to an attacker, measured: for `advise` and `demo`.
+"""Measures what protections cost on a fleet and what attackers find under each: for `advise` and `demo`.
 
 The cost comes from a few rounds on the fleet's devices. The protection comes from attacks on synthetic clients that
 encrypt as much as the fleet's weakest device did, by every adversary of the ladder.
@@ -7,24 +7,28 @@ encrypt as much as the fleet's weakest device did, by every adversary of the lad
 from __future__ import annotations
 
 import json
+import math
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from sensecrypt.config import make_config, to_settings
-from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.assess.labels import label_rows
 from sensecrypt.lab.assess.protection import Protection
 from sensecrypt.lab.assess.setting import NAMES, PLAINTEXT, Setting, check_distribution
 from sensecrypt.lab.compare.comparison import REPORT, compare
-from sensecrypt.lab.compare.subject import Subject
+from sensecrypt.lab.compare.subject import Subject, own_subject
+from sensecrypt.lab.compare.wording import recommendation
 from sensecrypt.methods import parse_methods
 from sensecrypt.models import find_head
 from sensecrypt.runs.folder import RunFolder
 
-_CLEAR = 0.1  # half of a confidence interval beyond which an attack that finds nothing shows nothing
-_GAIN = 0.02  # of the labels: less is no finding, however sure
+_CLEAR = 0.1  # half-width of the confidence interval up to which a missing gain counts as none
+_GAIN = 0.02  # of the labels; a smaller gain counts as none
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,23 @@ class Attacked:
     adversaries: Sequence[str] = NAMES
 
 
+@dataclass(frozen=True)
+class Advice:
+    """An answer.
+
+    Attributes:
+        text: the recommendation, with its reasons.
+        report: everything that was measured: a comparison, with what attackers find in each row.
+    """
+
+    text: str
+    report: dict[str, Any]
+
+    def __str__(self) -> str:
+        """The recommendation."""
+        return self.text
+
+
 def assess(
     candidates: Sequence[Candidate],
     subject: Subject,
@@ -75,9 +96,11 @@ def assess(
     *,
     attacked: Attacked,
     crypto: str = "calibrated",
+    command: str = "",
+    findings: Callable[[Sequence[Mapping[str, Any]]], list[str]] = lambda _: [],
     on_step: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """The comparison of the candidates, with what each adversary finds in each row; also as a file in `folder`.
+    """Compare the candidates; each row gets what adversaries find. The report is also a file in `folder`.
 
     Args:
         candidates: what is compared, no protection first.
@@ -86,6 +109,8 @@ def assess(
         folder: where the runs and the report go.
         attacked: whose labels are looked for.
         crypto: `real`, `calibrated` or `auto`.
+        command: that repeats it, for the report.
+        findings: sentences about the rows, for the report.
         on_step: called with what is going on.
     """
     check_distribution(attacked.distribution, subject.classes, attacked.samples)
@@ -98,12 +123,16 @@ def assess(
         on_step(f"{names[method]}: round {done} of {rounds}")
 
     common = {**fleet, **settings}
-    report = compare("fleet", methods, common, folder, crypto=crypto, problem=subject.problem, on_step=on_round)
+    report = compare(
+        "fleet", methods, common, folder, crypto=crypto, command=command, problem=subject.problem, on_step=on_round
+    )
     protections = [_protection(row) for row in report["rows"]]
     exposures = _attack(subject, list(dict.fromkeys(protections)), attacked, on_step)
     for candidate, protection, row in zip(candidates, protections, report["rows"], strict=True):
         row |= {"label": candidate.name, "weakest_share": protection.share, **exposures[protection]}
     report["attacked"] = {key: getattr(attacked, key) for key in ("samples", "seeds", "distribution")}
+    report = {**report, "findings": findings(report["rows"])}
+    report = {key: _without_nan(each) for key, each in report.items()}
     RunFolder(folder).write(REPORT, json.dumps(report, indent=1).encode())
     return report
 
@@ -111,17 +140,57 @@ def assess(
 _FLEET = ("devices", "cpus", "bandwidths", "ghz", "server_cpus")
 
 
-def recommend(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The fastest of our own ways to encrypt from which no adversary learns.
+def advise(
+    model: nn.Module,
+    data: Any,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    samples: int = 30,
+    seeds: int = 10,
+    distribution: str | None = None,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> Advice:
+    """Which protection fits a model and a fleet, measured by two rounds and by attacks.
 
-    Raises:
-        InvalidInput: If too few clients were attacked to tell.
+    Args:
+        model: where training starts; its output is one number per class.
+        data: inputs and labels as two tensors or arrays.
+        settings: of the run, as `--set` takes them, such as `{"devices": "laptop,old-phone", "clients": 6}`.
+        samples: of each attacked client.
+        seeds: how many clients are attacked.
+        distribution: of their data: `iid`, or a number of classes; None: 3, or all if there are fewer.
+        on_step: called with what is going on.
     """
-    safe = [row for row in report["rows"] if row["label"] in RECOMMENDED and row["verdict"] == "guesses"]
-    if not safe:
-        fix = "attack more clients: --seeds 10"
-        raise InvalidInput("seeds", f"are {report['attacked']['seeds']}, too few to tell who learns something", fix)
-    return dict(min(safe, key=lambda row: row["rounds"][-1]["seconds"]))
+    chosen = {"clients": 5, **(settings or {})}
+    subject = own_subject(model, data, make_config(chosen).problem.clients)
+    chosen |= {"dataset": "own", "model": subject.name, "partition": "own"}
+    return advise_subject(subject, chosen, samples=samples, seeds=seeds, distribution=distribution, on_step=on_step)
+
+
+def advise_subject(
+    subject: Subject,
+    settings: Mapping[str, Any],
+    *,
+    samples: int,
+    seeds: int,
+    distribution: str | None,
+    on_step: Callable[[str], None],
+) -> Advice:
+    """The same for any subject; `settings` fit it."""
+    attacked = Attacked(samples=samples, seeds=seeds, distribution=distribution or str(min(3, subject.classes)))
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "cost"
+        report = assess(CANDIDATES, subject, {"rounds": 2, **settings}, place, attacked=attacked, on_step=on_step)
+    return Advice(recommendation(report["rows"], RECOMMENDED, seeds), report)
+
+
+def _without_nan(value: Any) -> Any:
+    """For JSON: None for NaN, such as the accuracy of a model without test data."""
+    if isinstance(value, Mapping):
+        return {key: _without_nan(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _protection(row: Mapping[str, Any]) -> Protection:
@@ -133,7 +202,7 @@ def _protection(row: Mapping[str, Any]) -> Protection:
 def _attack(
     subject: Subject, protections: Sequence[Protection], attacked: Attacked, on_step: Callable[[str], None]
 ) -> dict[Protection, dict[str, Any]]:
-    """What adversaries find of clients under each protection."""
+    """What adversaries find under each protection."""
     setting = Setting(
         model=subject.build,
         images=subject.inputs,
@@ -156,7 +225,7 @@ def _attack(
 
 
 def _exposure(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What adversaries find, next to guessing."""
+    """Summary of the adversaries' rows; the first row is guessing."""
     prior, *others = rows
     found = [_verdict(each, prior) for each in others]
     strongest = max(found, key=lambda each: (each["verdict"] == "learns", each["irec"]))
@@ -171,7 +240,7 @@ def _exposure(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _verdict(row: Mapping[str, Any], prior: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether an adversary does better than guessing, beyond what chance explains."""
+    """`learns` if an adversary is better than guessing by more than the noise; `unclear` if the noise is large."""
     gain = row["irec"] - prior["irec"]
     noise = (row["irec_half"] or 0.0) + (prior["irec_half"] or 0.0)
     verdict = "learns" if gain > max(noise, _GAIN) else "unclear" if noise > _CLEAR and gain > -noise else "guesses"

@@ -1,4 +1,4 @@
-"""Several methods in one scenario: the same data, devices and training, one row each.
+"""Compares methods in one scenario: the same data, devices and training, one row per method.
 
 The paper's fairness rule holds unless it is switched off: MaskCrypt's mask is as large as the union of SenseCrypt's
 masks under the same preset and settings, if both take part.
@@ -46,20 +46,22 @@ def compare(
     on_step: OnStep | None = None,
     training: Path | None = None,
     problem: Problem | None = None,
+    command: str = "",
 ) -> dict[str, Any]:
-    """Run every method, and tell how each did.
+    """Run every method; one row per method.
 
     Args:
         scenario: its name, for the report.
-        methods: who takes part.
-        common: settings of all of them.
+        methods: the methods.
+        common: settings of all methods.
         folder: where their runs and the report go.
         crypto: `real`, `calibrated` or `auto`.
         match_union: whether MaskCrypt's ratio follows SenseCrypt's union of masks.
         resume: continue what is in `folder`.
-        on_step: called after each round with the method, the round and the number of rounds.
-        training: where training results are kept that other comparisons share; None: in `folder`, until its end.
-        problem: what to learn; None: what the settings name.
+        on_step: called after each round with method, number and number of rounds.
+        training: folder of training results shared with other comparisons; None: temporary.
+        problem: what to learn; None: as in the settings.
+        command: that repeats the comparison, for the report.
     """
     settings = dict(common)
     configs = {each.name: each.configure(settings, crypto) for each in methods}  # all mistakes before any work
@@ -113,6 +115,9 @@ def compare(
         "model": first.problem.model or DEFAULT_MODEL[first.problem.dataset],
         "rounds": first.training.rounds,
         "clients": first.problem.clients,
+        "devices": [first.device_name(client, 0) for client in range(first.problem.clients)],
+        "server_cpus": first.machines.server_cpus,
+        "command": command,
         "stock_cost_model": None if stock is None else vars(stock),
         "rows": [rows[each.name] for each in methods],
     }
@@ -123,12 +128,12 @@ def compare(
 
 
 def has_begun(folder: Path) -> bool:
-    """Whether a comparison is there, finished or not."""
+    """Whether the folder has a comparison, finished or not."""
     return (folder / REPORT).exists() or (folder / TRAINING).exists()
 
 
 def _our_cost_model(config: RunConfig, known: dict[tuple[str, str, str], CostModel]) -> CostModel | None:
-    """What a ciphertext of this run costs us: measured once, the same for all runs that encrypt alike."""
+    """The measured cost of this run's ciphertexts; measured once per kind of encryption."""
     real = config.encryption.crypto == "real" or config.encryption.profile == AUTO  # the run chooses, and measures
     if real or not config.policy.encrypts:
         return None
@@ -142,7 +147,7 @@ def _our_cost_model(config: RunConfig, known: dict[tuple[str, str, str], CostMod
 
 
 def _row(method: Method, result: Result, cost_model: CostModel | None) -> dict[str, Any]:
-    """One method's figures; with `cost_model`, its time is charged by them and by what ours costs beside."""
+    """One method's figures; with `cost_model`, charged by it, and by our own cost for reference."""
     summary, config = result.summary(), result.config
     encrypts = method.policy != "plaintext"
     times = result.times(cost_model if encrypts else None)
@@ -199,7 +204,7 @@ def _under_covered(result: Result) -> float:
 
 
 def _ahead(result: Result) -> float:
-    """Device seconds a round that the busiest client spends on randomness before it; not in its time."""
+    """Device seconds per round that the busiest client spends on randomness in advance; not in its round time."""
     spent = [
         ((record.ahead_seconds or 0.0) + (record.order_ahead_seconds or 0.0))
         / result.config.device(record.client, record.round).speed
@@ -231,7 +236,7 @@ def _round_row(time: RoundTime, result: Result) -> dict[str, Any]:
 
 
 def _timeline(time: RoundTime, result: Result) -> list[dict[str, Any]]:
-    """What each client did in a round, in seconds of its own."""
+    """The steps of each client in a round, in device seconds."""
     config, devices = result.config, result.config.devices(time.number)
     shares = {record.client: record.encrypted_share or 0.0 for record in result.records if record.round == time.number}
     steps = ("train", "select", "encrypt", "upload", "wait", "download", "decrypt")
@@ -240,6 +245,7 @@ def _timeline(time: RoundTime, result: Result) -> list[dict[str, Any]]:
             "client": client,
             "device": config.device_name(client, time.number),
             "cpus": devices[client].speed,
+            "bandwidth": devices[client].bandwidth,
             "encrypted_share": shares[client],
             **{step: getattr(each, step) for step in steps},
         }

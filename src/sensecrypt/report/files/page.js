@@ -199,10 +199,10 @@
   }
 
   if (document.body.dataset.live) {
-    const told = document.getElementById("live"), source = new EventSource("events");
+    const status = document.getElementById("live"), source = new EventSource("events");
     let busy = Promise.resolve();
-    source.addEventListener("open", () => { told.textContent = "live"; });
-    source.addEventListener("error", () => { told.textContent = "the server is gone; showing what it sent last"; });
+    source.addEventListener("open", () => { status.textContent = "live"; });
+    source.addEventListener("error", () => { status.textContent = "connection lost; showing the last state"; });
     source.addEventListener("change", () => { busy = busy.then(refresh).catch((error) => console.error(error)); });
   }
 

@@ -181,7 +181,9 @@ def _report(hooks: _Hooks, observer: LocalObserver, number: int, records: list[R
         clients = clients_of(records)
         shares = [record.encrypted_share for record in clients if record.encrypted_share is not None]
         accuracies = [math.nan if record.accuracy is None else record.accuracy for record in clients]
-        hooks.on_round(number, float(np.nanmean(accuracies)), float(np.mean(shares)) if shares else 0.0)
+        known = [each for each in accuracies if not math.isnan(each)]
+        accuracy = float(np.mean(known)) if known else math.nan
+        hooks.on_round(number, accuracy, float(np.mean(shares)) if shares else 0.0)
     return hooks.on_records is not None and hooks.on_records(number, records, observer)
 
 

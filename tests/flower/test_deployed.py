@@ -220,7 +220,7 @@ def test_the_sum_is_for_the_aggregator_of_that_run_alone(deployment):
     server = deployment.server
     for role, name, code in (("client", "phone-100", "wrong-role"), ("aggregator", "aggregator", "not-the-aggregator")):
         with server.identity(role, name) as other, pytest.raises(Refused) as caught:
-            other._ask("GET", f"/v1/runs/{place.run}/rounds/1/clusters/0/model/0/sum")
+            other._send("GET", f"/v1/runs/{place.run}/rounds/1/clusters/0/model/0/sum")
         assert caught.value.code == code
     with server.identity("client", "phone-100") as member, pytest.raises(Refused) as caught:
         member.moved(place, 10)
@@ -233,7 +233,7 @@ def test_an_admins_run_hands_no_sum_to_its_aggregator(deployment):
         members = {0: "phone-100", 1: "phone-101", 2: "phone-102"}
         admin.register_run("members-only", size=10, profile=FAST, members=members, min_contributors=3)
     with server.identity("aggregator", "aggregator") as aggregator, pytest.raises(Refused) as caught:
-        aggregator._ask("GET", "/v1/runs/members-only/rounds/1/clusters/0/model/0/sum")
+        aggregator._send("GET", "/v1/runs/members-only/rounds/1/clusters/0/model/0/sum")
     assert caught.value.code == "not-the-aggregator"
 
 

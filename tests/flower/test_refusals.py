@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod
 from flwr.serverapp.strategy import (
     Bulyan,
@@ -129,8 +130,8 @@ def test_without_the_wrapper_nothing_is_sent():
     ("array", "reason"),
     [
         (Array(np.zeros(3)), "plain arrays"),
-        (as_upload(b"garbage"), "damaged|not a message|kind"),
-        (as_upload(b""), "damaged|not a message|kind|empty"),
+        (as_upload(b"garbage"), "truncated message"),
+        (as_upload(b""), "truncated message"),
         (as_upload(b"x", stype="sensecrypt.upload.v2"), "no sensecrypt.upload.v1: install the same version"),
         (as_upload(b"x", dtype="float32"), "no sensecrypt.upload.v1"),
     ],
@@ -140,6 +141,7 @@ def test_a_reply_of_another_kind_is_refused_by_name(array, reason, caplog):
     assert strategy.nodes == [[100, 101, 103, 104]]
     [line] = [each.getMessage() for each in caplog.records if "refused" in each.getMessage()]
     assert "node 102" in line
+    assert re.search(reason, line)
 
 
 @pytest.mark.parametrize("at", [-1, -100, 400])
@@ -230,6 +232,16 @@ def test_a_model_that_cannot_be_averaged_is_refused_before_anybody_is_asked(star
     with pytest.raises(InvalidInput, match=reason):
         play(protected(), grid, start=start)
     assert not grid.sent
+
+
+def test_an_error_of_the_app_arrives_as_it_is():
+    def failing(message, context, call_next):
+        return Message(Error(77, "out of memory"), reply_to=message)
+
+    grid = Loop(client_app(mods=(sensecrypt_mod, failing)))
+    with pytest.raises(Rejected, match="node 100: out of memory"):
+        play(protected(), grid, rounds=1)
+    assert {reply.error.code for reply in grid.received} == {77}
 
 
 def test_a_reply_without_the_number_of_examples_is_refused():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--distribution", help="Of their data: iid, or a number of classes.  [default: 3, or all if fewer]")
 @click.option("--seeds", default=10, show_default=True, type=click.IntRange(2), help="How many clients are attacked.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@needs("torch")
+@needs("lab")
 def advise(
     model: str | None,
     dataset: str | None,

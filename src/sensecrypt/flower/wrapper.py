@@ -113,9 +113,8 @@ class SenseCrypt(Strategy):
             self._begin(layout)
         self._last = server_round
         terms = Terms(wide_bound(vector) if self._clip is None else self._clip, *self._examples)
+        messages = self._invited(messages)
         nodes = {self._number(message.metadata.dst_node_id): message.metadata.dst_node_id for message in messages}
-        if len(nodes) != len(messages):
-            raise InvalidInput("strategy", "asks a node twice in one round", "sample each node once")
         round_ = self._describe(server_round, layout, sorted(nodes))
         try:
             task, key = self._service.register(round_)
@@ -178,6 +177,18 @@ class SenseCrypt(Strategy):
         """A node's number in the run, assigned when it is first sampled."""
         return self._numbers.setdefault(node, len(self._numbers))
 
+    def _invited(self, messages: list[Message]) -> list[Message]:
+        """The messages without those to excluded nodes and to half of the suspects, if enough nodes are left."""
+        numbers = [self._number(message.metadata.dst_node_id) for message in messages]
+        if len(set(numbers)) != len(messages):
+            raise InvalidInput("strategy", "asks a node twice in one round", "sample each node once")
+        rules, kept = self._service.rules(), set(numbers) - self._exclusion.found
+        weights = dict.fromkeys(kept, 1 / max(1, len(kept)))
+        invited = self._exclusion.invited(0, weights, present=kept, quorum=rules.quorum)
+        if not rules.allow(weights, invited):
+            invited = kept
+        return [message for message, number in zip(messages, numbers, strict=True) if number in invited]
+
     def _describe(self, number: int, layout: Layout, clients: list[int]) -> Round:
         weights = {client: 1 / len(clients) for client in clients}
         size, clip = size_of(layout.size), clip_of(layout.size)
@@ -200,8 +211,6 @@ class SenseCrypt(Strategy):
                 number = numbers.get(node)
                 if number is None or number in usable:
                     raise Rejected("an unexpected reply, or a second one")
-                if number in self._exclusion.found:
-                    raise Rejected("an earlier upload of this node did not match its tag")
                 upload, tag = unpack_reply(reply.content, with_tag=self._service.with_tags)
                 examples = self._reported_examples(reply, pending.terms)
                 if self._service.with_tags:

@@ -386,7 +386,7 @@ class Machines(Group):
 class RunConfig:
     """All settings of a run; the same settings and code give the same models."""
 
-    preset: Literal["default", "paper"] = setting("default", "the values of all settings that are not set explicitly")
+    preset: Literal["default", "paper"] = setting("default", "values of the settings that are not given")
     problem: Problem = field(default_factory=Problem)
     training: Training = field(default_factory=Training)
     encryption: Encryption = field(default_factory=Encryption)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--distribution", help="Of their data: iid, or a number of classes.  [default: 3, or all if fewer]")
 @click.option("--seeds", default=10, show_default=True, type=click.IntRange(2), help="How many clients are attacked.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@needs("torch")
+@needs("lab")
 def advise(
     model: str | None,
     dataset: str | None,
@@ -40,7 +40,7 @@ def advise(
 ) -> None:
     """Recommend a protection for a model and a fleet, with its cost and what attackers find.
 
-    With FILE.py:FUNCTION, the function returns your model (an nn.Module that tells classes apart), and a function
+    With FILE.py:FUNCTION, the function returns your model (an nn.Module with one output per class), and a function
     `data` in the same file returns its inputs and labels. Without, a model of the paper is used. From Python:
     sensecrypt.advise(model, (inputs, labels)).
 

@@ -15,6 +15,7 @@ import click
 from sensecrypt.cli.needs import needs
 from sensecrypt.cli.status import shown_status
 from sensecrypt.cli.tables import show_table
+from sensecrypt.extras import require
 from sensecrypt.profiles import DEFAULT_PROFILE, PROFILES, get_profile
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
@@ -90,6 +91,8 @@ def clustering(
     sizes: tuple[int, ...], dataset: str | None, partition: str, model: str, repeats: int, seed: int, as_json: bool
 ) -> None:
     """Clustering of client sketches against scikit-learn's plain methods, on synthetic or real data."""
+    if dataset is not None:
+        require("sensecrypt bench clustering --real", "torch")
 
     def run(module: Any, say: Callable[[str], None]) -> Any:
         real = None if dataset is None else module.RealData(dataset, partition, model)

@@ -29,7 +29,7 @@ SEEDS = 5
 @click.option("--open/--no-open", "show", default=None, help="Open the report.  [default: if a person looks on]")
 @click.option("--no-report", is_flag=True, help="Leave out report.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-@needs("torch")
+@needs("lab")
 @click.pass_context
 def demo(ctx: click.Context, out: Path | None, rounds: int, show: bool | None, no_report: bool, as_json: bool) -> None:
     """Train 20 clients on five kinds of devices, protected in five ways, and attack each.

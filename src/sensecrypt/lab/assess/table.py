@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from sensecrypt.client.usercode import explained
 from sensecrypt.data import load_dataset
 from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.assess.images import IMAGE_ATTACKS, LARGEST_BATCH, image_rows
@@ -62,6 +63,8 @@ def attack_rows(
         on_note(f"left out: {names}, which are for batches of up to {LARGEST_BATCH} images, not {samples:,}")
     data = load_dataset(dataset)
     network = build_model(model, seed=0)
+    with explained("dataset", network), torch.no_grad():  # before any work
+        network.eval()(torch.as_tensor(data.train_images[:1]).float())
     if ladder:
         find_head(network, data.classes)
     for kind in distributions:

@@ -100,8 +100,8 @@ def test_other_commands_refuse_what_is_not_finite(tmp_path, monkeypatch, argumen
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("clients=2", "partition: is 'categories:4': the number of categories is 4, there are 2 clients"),
-        ("partition=foo", "partition: is 'foo'; pass one like 'iid'"),
+        ("clients=2", "partition: is 'categories:4': the number of categories is 4, but there are 2 clients"),
+        ("partition=foo", "partition: is 'foo'; pass for example 'iid'"),
         ("dataset=mnits", "dataset: there is no data set 'mnits'; did you mean 'mnist'?"),
         ("model=lenet", "model: there is no model 'lenet'; did you mean 'lenet5'?"),
     ],

@@ -69,7 +69,7 @@ def test_rows_like_the_papers_reproduce_it(rows):
     odd = {verdict.says: verdict.outcome for verdict in verdicts if verdict.outcome != "reproduced"}
     # Tasks of 2 or 3 classes are no measure for 10, and masks of each client's own leave single ciphertexts.
     assert list(odd.values()) == ["reproduced in shape"] * 2 + ["not reproduced", "beyond"]
-    assert list(odd)[2].startswith("(ours) how much")
+    assert list(odd)[2].startswith("(ours) which part of a cluster")
     assert "60.0% less" in verdicts[0].measured
 
 

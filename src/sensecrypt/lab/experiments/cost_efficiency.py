@@ -24,9 +24,9 @@ METHODS = {
 }
 _SAYS = {
     "SenseCrypt": "SenseCrypt's times remain nearly static",
-    "SenseCrypt, feasible": "the same, were the objectives normalised over feasible masks",
-    "SenseCrypt, all": "the same, were the objectives normalised over all masks",
-    "our default": "ours: and under our default, which keeps to a deadline?",
+    "SenseCrypt, feasible": "the same if the objectives are normalised over feasible masks",
+    "SenseCrypt, all": "the same if the objectives are normalised over all masks",
+    "our default": "ours: the same under our default, which has a deadline?",
 }
 STATIC = 1.25  # times the first round's time: at most this is nearly static
 NEARLY = 1.5  # at most this is static in shape

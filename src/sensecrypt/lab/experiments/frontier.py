@@ -174,7 +174,7 @@ def judge(rows: Rows) -> list[Verdict]:
             graded(most < half, most <= plain - CLEAR),
         ),
         Verdict(
-            "preset paper: can the aggregator only guess at some share below 100 %?",
+            "preset paper: is there a share below 100 % at which the aggregator can only guess?",
             f"LnAcc of the strongest, {reference}; {found(partly, ALONE)}",
             graded(any(_hidden(point, ALONE, prior) for point in partly)),
         ),

@@ -73,7 +73,7 @@ def _other_reading(rows: Rows, reading: str) -> Verdict:
         for one, two, share in zip(*cuts.values(), shares, strict=True)
     ]
     return Verdict(
-        f"the same, were the objectives normalised over {reading} masks (normalise = {reading})",
+        f"the same if the objectives are normalised over {reading} masks (normalise = {reading})",
         f"than MaskCrypt and than Baseline: {_list(places, words)}",
         graded(_as_claimed(cuts, EQUAL), _as_claimed(cuts, NEAR)),
     )
@@ -226,8 +226,8 @@ def _exposed(found: Found) -> Verdict:
     """The share that one ciphertext exposes: a sum minus the values of all other clients."""
     shares = [found.total(place, "SenseCrypt", "under_covered_share") for place in found.places]
     return Verdict(
-        "(ours) how much of what a cluster encrypts do fewer than three of its clients encrypt, so that the others "
-        "could read it by subtraction?",
+        "(ours) which part of a cluster's encrypted values do fewer than three of its clients encrypt, so that others "
+        "can compute it by subtraction?",
         _list(found.places, [f"{share:.0%}" for share in shares]),
         answer(max(shares) == 0),
     )

@@ -18,12 +18,12 @@ from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict
 from sensecrypt.lab.experiments.picking import distinct, where
 
 STOCK, STOCK_3072 = "python-paillier, 2048 bits", "python-paillier, 3072 bits"
-CKKS, CKKS_SINGLE = "TenSEAL CKKS, packed", "TenSEAL CKKS, a value a ciphertext"  # names in saved rows
+CKKS, CKKS_SINGLE = "TenSEAL CKKS, packed", "TenSEAL CKKS, one value per ciphertext"  # names in saved rows
 OURS = {
-    "paillier-2048-scalar": "ours: Paillier, a value a ciphertext",
-    "paillier-2048": "ours: Paillier, 63 values a ciphertext",
-    "ckks-8192": "ours: CKKS, 4,096 values a ciphertext",
-    "ring-2048x4": "ours: ring-LWE, 8,192 values a ciphertext",
+    "paillier-2048-scalar": "ours: Paillier, one value per ciphertext",
+    "paillier-2048": "ours: Paillier, 63 values per ciphertext",
+    "ckks-8192": "ours: CKKS, 4,096 values per ciphertext",
+    "ring-2048x4": "ours: ring-LWE, 8,192 values per ciphertext",
 }
 SCALAR, PACKED, RING = OURS["paillier-2048-scalar"], OURS["paillier-2048"], OURS["ring-2048x4"]
 PAPER = {  # quantity: seconds and bytes with Paillier, seconds and bytes of all of a packed CKKS vector
@@ -177,14 +177,14 @@ def judge(rows: Rows) -> list[Verdict]:
             graded(grown[STOCK] > 0.5 * most and grown[CKKS] < 20),
         ),
         Verdict(
-            "where each parameter is chosen by itself, Paillier is far more practical than CKKS",
-            f"{most:,} values, a value a ciphertext: CKKS takes {fewer:.0f} times the bytes; encrypting and sending at "
+            "if each parameter is chosen separately, Paillier is far more practical than CKKS",
+            f"{most:,} values, one per ciphertext: CKKS takes {fewer:.0f} times the bytes; encrypting and sending at "
             f"50 MB/s takes {number(sent[STOCK])} s with python-paillier, {number(sent[CKKS_SINGLE])} s with CKKS, "
             f"{number(sent[SCALAR])} s with our Paillier (by the paper's own figures 3,926 and 140 s)",
             graded(fewer > 100 and sent[STOCK] < sent[CKKS_SINGLE], fewer > 100),
         ),
         Verdict(
-            "masks of each client's own rule packing out, as positions would not align",
+            "clients' own masks rule out packing, as positions would not align",
             f"ours: a shared secret order, of which each client encrypts a part from the start; {most:,} values take "
             f"{many[PACKED]['seconds']:.3f} s and {many[PACKED]['bytes']:,} bytes: {less_time:,.0f} times less time "
             f"and {less_bytes:.0f} times fewer bytes than python-paillier, {smaller:,.0f} times fewer than CKKS "

@@ -125,7 +125,7 @@ def judge(rows: Rows) -> list[Verdict]:
             "the map does not completely follow the EMD",
             "rank correlation with the EMD over pairs of different categories: "
             + ", ".join(f"{value:+.2f} ({_when(rate)})" for rate, value in across.items())
-            + "; this EMD counts how far classes are apart by number, which no network knows",
+            + "; this EMD depends on the numbers of the classes, which networks do not know",
             graded(max(across.values()) < 0.8),
         ),
         Verdict(

@@ -152,7 +152,7 @@ def test_the_rest_is_blinded_wherever_somebody_can_unblind_it():
 @pytest.mark.parametrize("profile", [each.name for each in PROFILES.values() if each.forgeries_show_key])
 def test_clients_share_no_key_that_forged_sums_would_show(profile):
     for settings in ({}, {"preset": "paper", "layout": "blocks"}):
-        with pytest.raises(InvalidInput, match=f"a forged one shows the secret key of {profile}") as error:
+        with pytest.raises(InvalidInput, match=f"a forged sum reveals the secret key of {profile}") as error:
             make_config({**settings, "key_mode": "shared-key", "profile": profile})
         assert error.value.argument == "key_mode"
     assert profile.startswith(("ring", "ckks"))

@@ -1,7 +1,7 @@
 """Selective homomorphic encryption for cross-device federated learning, fitted to each device.
 
-The names below are the public interface. They are loaded when first used, so that a program that needs one part (the
-aggregator) does not load another (the secret keys).
+The names below are the public interface. Each is imported on first use, so that a program that uses one part (for
+example the aggregator) does not load another (the secret keys).
 """
 
 from __future__ import annotations

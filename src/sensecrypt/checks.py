@@ -16,12 +16,12 @@ IntVector = npt.NDArray[np.int64]
 
 
 def finite_vector(argument: str, values: npt.ArrayLike) -> FloatVector:
-    """`values` flattened to float64: at least one number, none of them NaN or infinite."""
+    """Return `values` flattened to float64; raise if it is empty or contains NaN or infinity."""
     array = numeric_array(argument, values, kinds="fiu")
     vector = array.astype(np.float64, copy=False).ravel()
     if vector.size == 0:
         raise InvalidInput(argument, "is empty", "pass at least one number")
-    # The sum is NaN or infinite whenever an element is: one pass, no temporary; only then is the element looked for.
+    # If an element is NaN or infinite, so is the sum: one pass without a temporary array finds out.
     with np.errstate(over="ignore", invalid="ignore"):
         total = vector.sum()
     if not math.isfinite(total):
@@ -33,10 +33,10 @@ def finite_vector(argument: str, values: npt.ArrayLike) -> FloatVector:
 
 
 def numeric_array(argument: str, values: npt.ArrayLike, *, kinds: str) -> npt.NDArray[Any]:
-    """`values` as an array of one of the kinds of numbers: f floating, i signed, u unsigned."""
+    """Return `values` as an array whose dtype is of one of the kinds: f floating, i signed, u unsigned."""
     fix = "pass one array of real numbers" if "f" in kinds else "pass one array of whole numbers"
     if isinstance(values, np.ma.MaskedArray):
-        raise InvalidInput(argument, "is a masked array", "fill or drop the masked elements first")
+        raise InvalidInput(argument, "is a masked array", "fill or remove the masked elements first")
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, OverflowError):
@@ -47,7 +47,7 @@ def numeric_array(argument: str, values: npt.ArrayLike, *, kinds: str) -> npt.ND
 
 
 def sensitivity_vector(argument: str, values: npt.ArrayLike) -> FloatVector:
-    """A finite vector without negative numbers and with at least one positive one."""
+    """Return `values` as a finite vector; raise if one is negative or none is positive."""
     vector = finite_vector(argument, values)
     if vector.min() < 0:
         raise InvalidInput(argument, "has negative values", "pass absolute values, as sensitivity() returns them")
@@ -57,26 +57,26 @@ def sensitivity_vector(argument: str, values: npt.ArrayLike) -> FloatVector:
 
 
 def same_length(argument: str, vector: npt.NDArray[np.generic], expected: int, of: str) -> None:
-    """Raise unless `vector` has one element for each of the `expected` elements of `of`."""
+    """Raise unless `vector` has `expected` elements, as many as `of`."""
     if vector.size != expected:
-        problem = f"has {vector.size:,} elements, {of} has {expected:,}"
+        problem = f"has {vector.size:,} elements, but {of} has {expected:,}"
         raise InvalidInput(argument, problem, "pass both from the same model")
 
 
 def number(argument: str, value: float, *, low: float, high: float = math.inf, open_low: bool = False) -> float:
-    """A finite number in [low, high], or in (low, high] with `open_low`."""
+    """Return `value` as a float; raise unless it is finite and in [low, high], or in (low, high] with `open_low`."""
     bounds = f"{'(' if open_low else '['}{low:g}, {high:g}{']' if math.isfinite(high) else ')'}"
     try:
         checked = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(argument, "is not a number of this range", f"pass one in {bounds}") from None
+        raise InvalidInput(argument, "is not a number", f"pass a number in {bounds}") from None
     if not math.isfinite(checked) or checked < low or checked > high or (open_low and checked == low):
         raise InvalidInput(argument, f"is {checked:g}", f"pass a number in {bounds}")
     return checked
 
 
 def whole(argument: str, value: int, *, low: int, high: int | None = None) -> int:
-    """A whole number in [low, high]."""
+    """Return `value` as an int; raise unless it is a whole number in [low, high]."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise InvalidInput(argument, f"is {value!r}", "pass a whole number")
     if value < low or (high is not None and value > high):
@@ -87,7 +87,7 @@ def whole(argument: str, value: int, *, low: int, high: int | None = None) -> in
 
 
 def permutation(argument: str, values: npt.ArrayLike, size: int) -> IntVector:
-    """`values` as int64, each of 0 … size − 1 exactly once."""
+    """Return `values` as int64; raise unless it contains each of 0 … size − 1 exactly once."""
     order = numeric_array(argument, values, kinds="iu")
     fix = f"pass each index of 0 … {size - 1:,} exactly once"
     if order.ndim != 1:
@@ -98,12 +98,12 @@ def permutation(argument: str, values: npt.ArrayLike, size: int) -> IntVector:
     seen = np.zeros(size, dtype=bool)
     seen[order] = True
     if not seen.all():
-        raise InvalidInput(argument, "repeats an index, so it is no permutation", fix)
+        raise InvalidInput(argument, "repeats an index, so it is not a permutation", fix)
     return order.astype(np.int64, copy=False)
 
 
 def choice(argument: str, value: str, allowed: Sequence[str]) -> str:
-    """One of a few words."""
+    """Return `value`; raise unless it is one of `allowed`."""
     if value not in allowed:
         raise InvalidInput(argument, f"is {value!r}", f"choose one of {', '.join(map(repr, allowed))}")
     return value

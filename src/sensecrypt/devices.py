@@ -1,7 +1,7 @@
-"""Devices as fleets really have them: how fast they compute and send, with where the figures come from.
+"""Typical devices of a fleet: their computing speed and bandwidth, with sources.
 
-`ghz` is a device's single-core score in Geekbench 5 divided by 1,000; 1,000 points stand for one core of the machine
-that measures. `cpus` is its multi-core score divided by its single-core score. Uplinks are Ookla's figures.
+`ghz` is a device's Geekbench 5 single-core score divided by 1,000: one core of the measuring machine counts as 1,000
+points. `cpus` is the multi-core score divided by the single-core score. Uplinks are Ookla's figures.
 
 | device | processor | single-core | multi-core | uplink |
 |---|---|---|---|---|

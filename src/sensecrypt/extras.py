@@ -1,4 +1,4 @@
-"""The package's extras: what each is for, and the modules that it installs."""
+"""The package's extras: the purpose of each, and the modules that it installs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 
 from sensecrypt.errors import MissingExtra
 
-EXTRAS = {  # purpose, and modules that must be there
+EXTRAS = {  # purpose, and required modules
     "torch": ("training on this machine", ("torch",)),
     "flower": ("clients and servers on Flower", ("flwr", "httpx")),
     "flower-simulation": ("simulated Flower apps", ("flwr", "httpx", "ray")),
@@ -18,7 +18,7 @@ EXTRAS = {  # purpose, and modules that must be there
 
 
 def missing_modules(extra: str) -> list[str]:
-    """The modules of an extra that are not installed."""
+    """Return the modules of an extra that are not installed."""
     return [module for module in EXTRAS[extra][1] if importlib.util.find_spec(module) is None]
 
 

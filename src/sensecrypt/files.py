@@ -1,4 +1,4 @@
-"""Files that are whole or not there: a reader never sees half of one."""
+"""Atomic writing of files: a reader never sees a partial file."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from sensecrypt.errors import InvalidInput, SenseCryptError
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder that the user has chosen, and those above it."""
+    """Create a folder chosen by the user, and its parents."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidInput(str(folder), f"cannot be made ({error.strerror})", "choose another --out") from None
+        raise InvalidInput(str(folder), f"cannot be created ({error.strerror})", "choose another --out") from None
 
 
 def write_whole(path: Path, data: bytes) -> Path:
-    """Write a file in one step; what was there stays until all is on disk."""
+    """Write a file atomically and return its path; an old file is replaced once the new one is on disk."""
     partial = path.with_name(f".{path.name}.part")
     try:
         with partial.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Who takes part in a comparison: a policy, under a preset, with settings of its own."""
+"""The methods of a comparison: each is a policy under a preset, with its own settings."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Method:
     """One row of a comparison.
 
     Attributes:
-        policy: the method.
-        preset: what holds where nothing else is said.
-        settings: its own.
+        policy: the policy's name.
+        preset: the preset that gives all other settings.
+        settings: the method's own settings, above the preset's.
     """
 
     policy: str
@@ -30,32 +30,32 @@ class Method:
 
     @property
     def name(self) -> str:
-        """As tables and plots call it."""
+        """The name in tables and plots."""
         own = "".join(f", {key}={value}" for key, value in self.settings.items())
         return f"{self.policy} ({self.preset}{own})"
 
     @property
     def slug(self) -> str:
-        """As its folder is called."""
+        """The name of the method's folder."""
         return re.sub(r"[^a-zA-Z0-9=.]+", "-", self.name).strip("-")
 
     @property
     def variant(self) -> tuple[str, ...]:
-        """Preset and settings, whatever the policy."""
+        """Preset and settings, without the policy."""
         return (self.preset, *(f"{key}={value}" for key, value in sorted(self.settings.items())))
 
     def stock(self, config: RunConfig) -> bool:
-        """Whether python-paillier's cost stands for its encryption: in the paper's way to encrypt, and no other."""
+        """Return whether the run is timed with python-paillier's costs: only if it encrypts exactly like the paper."""
         chosen = config.encryption
         scalar = (chosen.profile, chosen.randomness) == ("paillier-2048-scalar", "fresh")
         return self.preset == "paper" and scalar and config.budgeting.budget == "paper"
 
     def configure(self, common: dict[str, Any], crypto: str) -> RunConfig:
-        """The run of this method.
+        """Return the configuration of this method's run.
 
         Args:
             common: settings of the whole comparison.
-            crypto: `real`, `calibrated`, or `auto`: calibrated for schemes with one value a ciphertext, which would
+            crypto: `real`, `calibrated`, or `auto`: calibrated for schemes with one value per ciphertext, which would
                 take hours.
         """
         settings = {
@@ -73,11 +73,11 @@ class Method:
 
 
 def parse_methods(text: str, preset: str) -> list[Method]:
-    """Methods from `policy[@preset][+key=value]…`, separated by commas.
+    """Return the methods in a comma-separated list of `policy[@preset][+key=value]…`.
 
     Args:
-        text: what the user wrote.
-        preset: for those who have none; `full`, the paper's Baseline, has `paper`.
+        text: the user's list.
+        preset: the preset of methods that name none; for `full`, the paper's Baseline, it is always `paper`.
     """
     found = []
     for item in filter(None, (part.strip() for part in text.split(","))):
@@ -85,15 +85,15 @@ def parse_methods(text: str, preset: str) -> list[Method]:
         policy, at, chosen = head.partition("@")
         get_policy(policy)
         if at and chosen not in PRESETS:
-            raise InvalidInput("policies", f"have preset {chosen!r}", f"choose one of {', '.join(PRESETS)}")
+            raise InvalidInput("policies", f"has preset {chosen!r}", f"choose one of {', '.join(PRESETS)}")
         settings = {}
         for change in changes:
             key, equals, value = change.partition("=")
             if not equals:
-                raise InvalidInput("policies", f"have {change!r}", "write policy@preset+key=value")
+                raise InvalidInput("policies", f"has {change!r}", "write policy@preset+key=value")
             settings[key] = value
         found.append(Method(policy, chosen or ("paper" if policy == BASELINE else preset), settings))
     names = [each.name for each in found]
     if not found or len(set(names)) != len(names):
-        raise InvalidInput("policies", f"are {text!r}", "name at least one, and each once")
+        raise InvalidInput("policies", f"is {text!r}", "name at least one method, and each only once")
     return found

@@ -1,4 +1,4 @@
-"""Named parameter sets: what is secure enough, how values are packed, and who says so."""
+"""Profiles: named parameter sets of the encryption schemes, with claimed security and sources."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ RING_HEADER_BYTES, RING_FIRST_BITS, RING_VALUE_BITS = 16, 50, 44  # of a row; of
 
 @dataclass(frozen=True)
 class Profile:
-    """One way to encrypt.
+    """A parameter set of an encryption scheme.
 
     Attributes:
-        name: how configurations and key files call it.
-        scheme: its name in the registries `crypto.schemes` and `crypto.secretschemes`.
-        key_bits: length of the Paillier modulus n; for CKKS and ring the ring dimension.
-        slot_bits: width of one value, sign included.
-        slots: values a ciphertext.
-        ciphertext_bytes: length of every ciphertext.
-        exponent_bits: length of the random exponent that hides a Paillier plaintext; 0 for the others.
-        security_bits: claimed strength against the best known attack; 0: none.
-        assumption: what the claim rests on.
-        citation: where it comes from.
-        subgroup_bits: length of the primes α_p and α_q if randomizers are confined to the subgroup of order 2·α_p·α_q,
-            which makes decryption faster; 0: they are not.
+        name: the name in configurations and key files.
+        scheme: the scheme's name in the registries `crypto.schemes` and `crypto.secretschemes`.
+        key_bits: bits of the Paillier modulus n; for CKKS and ring, the ring dimension.
+        slot_bits: bits of a value, including its sign.
+        slots: values per ciphertext.
+        ciphertext_bytes: bytes of a ciphertext.
+        exponent_bits: bits of the random exponent of a Paillier randomizer; 0 for other schemes.
+        security_bits: claimed security against the best known attack, in bits; 0: none.
+        assumption: the assumptions of the claim.
+        citation: the sources of the claim.
+        subgroup_bits: bits of the primes α_p and α_q if randomizers are in the subgroup of order 2·α_p·α_q, which makes
+            decryption faster; 0: no subgroup.
         multiplies: whether ciphertexts can be multiplied by a number.
-        randomness_ahead: whether the randomness of ciphertexts can be made before the values are known.
-        forgeries_show_key: whether decryptions of forged ciphertexts show the secret key, as those of lattice schemes
-            do: then nobody may see a sum before its MAC tag matched.
-        max_summands: ciphertexts that may be added before the noise of their sum could change it; None: any number.
+        randomness_ahead: whether randomizers can be computed before the values are known.
+        forgeries_show_key: whether decrypting forged ciphertexts reveals the secret key, as in lattice schemes; then no
+            sum may be released before its MAC tag has matched.
+        max_summands: the largest number of summands for which noise cannot change a sum; None: unlimited.
     """
 
     name: str
@@ -52,11 +52,11 @@ class Profile:
 
     @property
     def bytes_per_value(self) -> float:
-        """Length of a ciphertext divided by the values in it."""
+        """Bytes of a ciphertext per value."""
         return self.ciphertext_bytes / self.slots
 
     def row_bytes(self, values: int) -> int:
-        """Length of a ciphertext of so many values where it travels: ring polynomials without values are left out."""
+        """Return the bytes of a sent ciphertext of `values` values: ring polynomials without values are left out."""
         if self.scheme != "ring":
             return self.ciphertext_bytes
         dimension, polynomials = self.key_bits, self.slots // self.key_bits
@@ -79,7 +79,7 @@ def _paillier(
     citation: str = _DJN,
     subgroup_bits: int = 0,
 ) -> Profile:
-    # Packed values are one signed number below n/2, and n is at least 2^(key_bits − 1).
+    # The packed values form a signed number of absolute value below n/2, and n ≥ 2^(key_bits − 1).
     slots = 1 if scalar else (key_bits - 2) // slot_bits
     exponent = exponent_bits or key_bits // 2
     size = key_bits // 4
@@ -101,7 +101,7 @@ def _paillier(
 
 
 def _ring(polynomials: int) -> Profile:
-    """`polynomials` times 2,048 values: the more, the fewer bytes a value, and the coarser the blocks."""
+    """Return the profile with `polynomials` · 2,048 slots: more slots mean fewer bytes per value and larger blocks."""
     dimension = 2048
     return Profile(
         "ring-2048" if polynomials == 1 else f"ring-2048x{polynomials}",
@@ -113,7 +113,7 @@ def _ring(polynomials: int) -> Profile:
         0,
         128,
         "ring learning with errors, dimension 2048, modulus 2^51, ternary secret: 128 bits against classical and "
-        "quantum computers; and that nobody sees decryptions of ciphertexts that it forged",
+        "quantum computers; and that no attacker sees decryptions of forged ciphertexts",
         "Homomorphic Encryption Standard 2018: at most 54 bits of modulus against classical computers, 51 against "
         "quantum ones; any modulus: Peikert, Regev, Stephens-Davidowitz 2017",
         forgeries_show_key=True,
@@ -133,24 +133,26 @@ _ALL = (
         exponent_bits=448,
         security_bits=112,
         assumption="decisional composite residuosity, and: h^a with a of 448 bits is indistinguishable from random "
-        "(a short-exponent assumption, stronger than the default's)",
-        citation="Damgård, Jurik, Nielsen 2010; 448 = 4 · 112 bits, twice what generic square-root attacks need",
+        "(a short-exponent assumption, stronger than that of paillier-2048)",
+        citation="Damgård, Jurik, Nielsen 2010; 448 = 4 · 112 bits, twice the length that resists generic square-root "
+        "attacks",
     ),
     _paillier(
         "paillier-2048-subgroup",
         2048,
         32,
-        exponent_bits=640,  # 127 bits longer than the subgroup's order
+        exponent_bits=640,  # 127 bits longer than the subgroup's order, so h^a is close to uniform
         subgroup_bits=256,
         security_bits=112,
         assumption="decisional composite residuosity in a subgroup: powers of h^n, where the order of h is "
         "twice the product of two secret 256-bit primes, are indistinguishable from their products with random powers "
-        "of 1 + n (not standard, less studied than the default's; exponents are too long to need an assumption)",
+        "of 1 + n (not standard, less studied than that of paillier-2048; exponents are so long that no further "
+        "assumption is needed)",
         citation="Paillier 1999, section 6; Damgård, Jurik, Nielsen 2010; Ma, Han, Lei 2021; best attack on the "
         "subgroup, 2^128: Coron, Joux, Mandal, Naccache, Tibouchi 2011; key length: NIST SP 800-57",
     ),
     _paillier("paillier-2048-scalar", 2048, 64, scalar=True, security_bits=112),
-    Profile(  # its modulus of one prime has no room for products
+    Profile(  # does not multiply: its modulus is a single prime
         "ckks-8192",
         "ckks",
         8192,
@@ -160,7 +162,7 @@ _ALL = (
         0,
         128,
         "ring learning with errors, dimension 8192, 120-bit modulus; and that decryption rounds the noise away before "
-        "anybody sees a value, as approximate values would reveal the key (Li, Micciancio 2021)",
+        "values are released, because approximate values would reveal the key (Li, Micciancio 2021)",
         "Homomorphic Encryption Standard 2018: at most 218 bits of modulus at dimension 8192",
         forgeries_show_key=True,
         max_summands=1_000,
@@ -181,9 +183,9 @@ PROFILES = {profile.name: profile for profile in _ALL}
 
 
 def get_profile(name: str | Profile) -> Profile:
-    """The profile of that name."""
+    """Return the profile of that name; a `Profile` must be equal to the registered one."""
     known = PROFILES.get(name.name if isinstance(name, Profile) else str(name))
     if known is None or (isinstance(name, Profile) and name != known):
-        problem = f"is {name!r}" if isinstance(name, str) else "is none of the named ones"
+        problem = f"is {name!r}" if isinstance(name, str) else "is not a registered profile"
         raise InvalidInput("profile", problem, f"choose one of {', '.join(PROFILES)}")
     return known

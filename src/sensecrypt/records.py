@@ -1,7 +1,7 @@
 """The records of a run: one per client and round, one of the servers per cluster and round, and other events.
 
-A record is a line of JSON in `records.jsonl`, under the names of its fields; what is None was not measured or does not
-apply, and is not written. Seconds are of work on one core, bytes those of messages.
+A record is a line of JSON in `records.jsonl` whose keys are the field names. A field that is None was not measured or
+does not apply, and is not written. Seconds are work on one core; bytes are lengths of messages.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from sensecrypt.errors import InvalidInput
 
-SETUP = -1  # the number of what comes before the first round
-_SHOWN = 40  # characters of a key, in an error
-_NULLS = {"mi": "encrypted_share", "local_epsilon": "noise"}  # None is a finding where the other one is there
+SETUP = -1  # the round number of setup, which precedes the first round
+_SHOWN = 40  # characters of a key that an error shows
+_NULLS = {"mi": "encrypted_share", "local_epsilon": "noise"}  # None is a result, and written, if the second is known
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What a client reports of its part in a round, or of setting up.
+    """What a client reports about a round or about setup.
 
     Attributes:
-        train_seconds: of local training.
-        sensitivity_seconds: of sensitivities.
-        pass_seconds: of the gradient over all samples, while setting up.
-        select_seconds: of choosing what to encrypt.
-        protect_seconds: of encoding, blinding and tags.
-        encrypt_seconds: of encryption.
-        ahead_seconds: of randomness that was made before the round.
-        encrypted_blocks: ciphertexts.
-        order_protect_seconds: as above, of the sensitivities for a new order.
-        order_encrypt_seconds: likewise.
-        order_ahead_seconds: likewise.
-        order_blocks: likewise.
-        bytes_up: that it sent.
-        bytes_down: that it received.
-        encrypted_share: of the parameters.
+        train_seconds: seconds of local training.
+        sensitivity_seconds: seconds of computing sensitivities.
+        pass_seconds: seconds of the gradient over all samples, during setup.
+        select_seconds: seconds of selecting what to encrypt.
+        protect_seconds: seconds of encoding, blinding and computing MAC tags.
+        encrypt_seconds: seconds of encryption.
+        ahead_seconds: seconds of randomizers that were computed before the round.
+        encrypted_blocks: number of encrypted blocks.
+        order_protect_seconds: like `protect_seconds`, for the sensitivities of a new order.
+        order_encrypt_seconds: like `encrypt_seconds`, for the sensitivities of a new order.
+        order_ahead_seconds: like `ahead_seconds`, for the sensitivities of a new order.
+        order_blocks: like `encrypted_blocks`, for the sensitivities of a new order.
+        bytes_up: bytes that the client sent.
+        bytes_down: bytes that the client received.
+        encrypted_share: share of the parameters that is encrypted.
         coverage: share of the sensitivity that is encrypted.
         mi: mutual information in bits; None: not computed.
         budget: α.
-        decided_by: what decided how much is encrypted.
+        decided_by: the constraint that decided how much is encrypted.
         feasible: whether all constraints held.
-        clipped: whether the update was longer than allowed, where clients say so.
-        failure: why a zero update was sent, where clients say so.
-        layers: per layer, how many parameters are encrypted, and of how many.
-        accuracy: of the model on data like the client's own.
+        clipped: whether the update was longer than the bound; only if clients report it.
+        failure: why a zero update was sent; only if clients report it.
+        layers: by layer, the number of encrypted parameters and of all parameters.
+        accuracy: accuracy of the model on data like the client's own.
     """
 
     train_seconds: float | None = None
@@ -77,21 +77,21 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientRecord(Facts):
-    """A client's part in a round.
+    """The record of a client in a round.
 
     Attributes:
-        round: its number.
-        cluster: the client's.
-        client: which.
-        left_out: why its upload did not count; None: it did.
-        propose_bytes: of its first exchange, in methods with two; counted in `bytes_up`, too.
-        release_seconds: of having a sum released, where clients share the key.
-        decrypt_seconds: likewise.
-        decrypted_blocks: likewise.
-        noise: what Appendix G's noise protects, while setting up.
-        local_epsilon: what that noise is worth; None: nothing.
-        measured_bandwidth: megabytes per second of its first answer.
-        metrics: figures of its cluster's model on its own test data, by name.
+        round: the round's number.
+        cluster: the client's cluster.
+        client: the client's number.
+        left_out: why the upload did not count; None: it counted.
+        propose_bytes: bytes of the first exchange, in methods with two; included in `bytes_up`.
+        release_seconds: seconds of releasing the sum without decryption, if clients share the key.
+        decrypt_seconds: seconds of decryption, if clients share the key.
+        decrypted_blocks: number of decrypted ciphertexts, if clients share the key.
+        noise: what the noise of Appendix G protects (`vector` or `sample`), during setup.
+        local_epsilon: the local ε of that noise; None: no guarantee.
+        measured_bandwidth: megabytes per second of the client's first answer.
+        metrics: figures of the cluster's model on the client's own test data, by name.
     """
 
     round: int
@@ -109,34 +109,34 @@ class ClientRecord(Facts):
 
     @property
     def counts(self) -> bool:
-        """Whether its upload is in the sum."""
+        """Whether the client's upload is in the sum."""
         return self.left_out is None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerRecord:
-    """What aggregator and key server did for a cluster in a round.
+    """The record of aggregator and key server for a cluster in a round.
 
     Attributes:
-        round: its number.
-        cluster: whose.
-        server: always.
+        round: the round's number.
+        cluster: the cluster's number.
+        server: always true; marks the kind of record.
         crypto: `real` or `calibrated`.
-        aggregate_seconds: of adding, without the cryptography.
-        add_seconds: of adding ciphertexts.
-        added_blocks: ciphertexts added.
-        multiply_seconds: of multiplying ciphertexts by weights.
-        multiplied_blocks: ciphertexts multiplied.
-        add_plain_seconds: of adding plain values into ciphertexts.
-        plain_added_blocks: ciphertexts concerned.
-        release_seconds: of having a sum released.
-        decrypt_seconds: of decryption.
-        decrypted_blocks: ciphertexts decrypted.
+        aggregate_seconds: seconds of aggregation, without cryptography.
+        add_seconds: seconds of adding ciphertexts.
+        added_blocks: number of added ciphertexts.
+        multiply_seconds: seconds of multiplying ciphertexts by weights.
+        multiplied_blocks: number of multiplied ciphertexts.
+        add_plain_seconds: seconds of adding plain values to ciphertexts.
+        plain_added_blocks: number of ciphertexts to which plain values were added.
+        release_seconds: seconds of releasing a sum, without decryption.
+        decrypt_seconds: seconds of decryption.
+        decrypted_blocks: number of decrypted ciphertexts.
         union_share: share of the model that at least one client encrypted.
-        under_covered_blocks: encrypted by some, but by too few.
-        no_new_order: why the cluster keeps its order although a new one was due.
+        under_covered_blocks: number of blocks that some clients encrypted, but too few.
+        no_new_order: why the cluster kept its order although a new one was due.
         metrics: figures of the cluster's model on the test data, by name.
-        records_lost: whether the sum was released and its records got lost with a coordinator.
+        records_lost: whether the sum was released, but its records were lost when the coordinator ended.
     """
 
     round: int
@@ -162,12 +162,12 @@ class ServerRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """A client's accuracy with the model of a round, which it reports when it fetches that model.
+    """The accuracy of a round's model, which a client reports when it fetches that model.
 
     Attributes:
-        round: whose model.
+        round: the round that gave the model.
         evaluated: the client.
-        accuracy: of the model.
+        accuracy: the model's accuracy.
     """
 
     round: int
@@ -177,13 +177,13 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A client or a node that was refused.
+    """The refusal of a client or a node.
 
     Attributes:
-        round: before whose end.
-        refused: why.
-        refused_client: which client; None: it did not prove to be one.
-        node: of the transport.
+        round: the round before whose end it happened.
+        refused: the reason.
+        refused_client: the client; None: the node proved no client identity.
+        node: the node's number in the transport.
         time: seconds since 1970.
     """
 
@@ -203,15 +203,15 @@ class ClusterRecords:
     """The records of a cluster's round.
 
     Attributes:
-        server: of aggregator and key server.
-        clients: of every member.
+        server: the record of aggregator and key server.
+        clients: the record of every member, by client.
     """
 
     server: ServerRecord
     clients: dict[int, ClientRecord]
 
     def all(self) -> list[Played]:
-        """The clients' records, then the servers'."""
+        """Return the clients' records, then the servers'."""
         return [*self.clients.values(), self.server]
 
 
@@ -225,24 +225,24 @@ _KINDS: dict[str, type[Any]] = {
 
 
 def to_fields(record: Record | Facts) -> dict[str, Any]:
-    """A record for JSON: what is known of it."""
+    """Return the known fields of a record, for JSON."""
     found = vars(record)
     kept = {name: value for name, value in found.items() if value is not None}
     return kept | {name: None for name, other in _NULLS.items() if name in found and name not in kept and other in kept}
 
 
 def read_record(content: Any) -> Record:
-    """The record in a line of `records.jsonl`, or `InvalidInput`."""
+    """Return the record in a parsed line of `records.jsonl`; raise `InvalidInput` if it is not one."""
     fix = "restore the file, or start the run again in another folder"
     kind = next((_KINDS[key] for key in _KINDS if isinstance(content, dict) and key in content), None)
     if kind is None:
-        raise InvalidInput("record", "is neither of a client nor of a server", fix)
+        raise InvalidInput("record", "is of no known kind", fix)
     types = _TYPES[kind]
     for name, value in content.items():
         if name not in types:
-            raise InvalidInput(name[:_SHOWN], "is no key of such a record", fix)
+            raise InvalidInput(name[:_SHOWN], "is not a key of such a record", fix)
         if not isinstance(value, types[name]) or (isinstance(value, bool) and bool not in types[name]):
-            raise InvalidInput(name, "has another type than records have", fix)
+            raise InvalidInput(name, "has the wrong type", fix)
     try:
         record: Record = kind(**content)
     except TypeError:
@@ -251,7 +251,7 @@ def read_record(content: Any) -> Record:
 
 
 def grown(record: _Growing, more: Facts | Mapping[str, Any]) -> _Growing:
-    """The record with more: numbers that are known grow; everything else is set."""
+    """Return the record with `more` applied: known numbers are increased, all other fields are set."""
     news = to_fields(more) if isinstance(more, Facts) else more
     known, changed = vars(record), dict[str, Any]()
     for name, value in news.items():
@@ -261,22 +261,22 @@ def grown(record: _Growing, more: Facts | Mapping[str, Any]) -> _Growing:
 
 
 def clients_of(records: Iterable[Record]) -> list[ClientRecord]:
-    """Those of clients."""
+    """Return the records of clients."""
     return [record for record in records if isinstance(record, ClientRecord)]
 
 
 def servers_of(records: Iterable[Record]) -> list[ServerRecord]:
-    """Those of servers."""
+    """Return the records of servers."""
     return [record for record in records if isinstance(record, ServerRecord)]
 
 
 def only_played(records: Iterable[Record]) -> list[Played]:
-    """The records of clients and servers, without those of what happened besides."""
+    """Return the records of clients and servers, without evaluations and refusals."""
     return [record for record in records if isinstance(record, (ClientRecord, ServerRecord))]
 
 
 def _types(kind: Any) -> dict[str, tuple[type, ...]]:
-    """Field by field, what its value may be."""
+    """Return the allowed types of each field."""
     hints, found = get_type_hints(kind), {}
     for each in fields(kind):
         options = get_args(hints[each.name]) if isinstance(hints[each.name], UnionType) else (hints[each.name],)

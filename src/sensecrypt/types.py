@@ -1,4 +1,4 @@
-"""The vocabulary: frozen values that the layers above pass to each other."""
+"""The basic types: frozen values that the layers above pass to each other."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Decision = Literal["objective", "budget", "security", "mi"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Mask:
-    """Which parameters are encrypted: a parameter mask, a block mask or a prefix, all as flags of blocks.
+    """Which parameters are encrypted: a parameter mask, a block mask or a prefix, all as one flag per block.
 
-    The model's parameters stand in *slots*: slot s holds parameter `order[s]`, or parameter s without an order.
-    Flag b stands for slots b·block … (b+1)·block − 1, the last block being shorter when `block` does not divide
-    `size`. A parameter mask has `block` = 1; a prefix has its first flags set.
+    The model's parameters are in *slots*: slot s holds parameter `order[s]`, or parameter s without an order. Flag b is
+    for slots b·block … (b+1)·block − 1. The last block is shorter if `block` does not divide `size`. A parameter mask
+    has `block` = 1; in a prefix, the first flags are set.
 
     Attributes:
-        flags: one bool a block, read-only.
+        flags: one bool per block, read-only.
         size: number of parameters.
-        block: parameters a block.
-        order: permutation of the parameters, read-only, or None for the natural order.
+        block: parameters per block.
+        order: permutation of the parameters, read-only; None: the natural order.
     """
 
     flags: BoolVector
@@ -41,8 +41,8 @@ class Mask:
         checks.whole("block", self.block, low=1, high=self.size)
         flags = np.array(self.flags, dtype=bool)
         if flags.shape != (-(-self.size // self.block),):
-            problem = f"has shape {flags.shape}, a model of {self.size:,} parameters in blocks of {self.block:,} has "
-            raise MaskMismatch("flags", f"{problem}{-(-self.size // self.block):,} blocks", "pass one flag a block")
+            problem = f"has shape {flags.shape}; {self.size:,} parameters in blocks of {self.block:,} are "
+            raise MaskMismatch("flags", f"{problem}{-(-self.size // self.block):,} blocks", "pass one flag per block")
         flags.setflags(write=False)
         object.__setattr__(self, "flags", flags)
         if self.order is not None:
@@ -52,15 +52,15 @@ class Mask:
 
     @classmethod
     def from_array(cls, selected: npt.ArrayLike) -> Mask:
-        """A parameter mask from one bool a parameter."""
+        """Return a parameter mask from one bool per parameter."""
         flags = np.asarray(selected)
         if flags.dtype != np.bool_:
-            raise MaskMismatch("selected", f"has dtype {flags.dtype}", "pass one bool a parameter")
+            raise MaskMismatch("selected", f"has dtype {flags.dtype}", "pass one bool per parameter")
         return cls(flags.ravel(), flags.size)
 
     @classmethod
     def prefix(cls, blocks: int, *, size: int, block: int = 1, order: checks.IntVector | None = None) -> Mask:
-        """The first `blocks` blocks of `order`."""
+        """Return the mask of the first `blocks` blocks of `order`."""
         checks.whole("size", size, low=1)
         total = -(-size // checks.whole("block", block, low=1, high=size))
         checks.whole("blocks", blocks, low=0, high=total)
@@ -68,11 +68,11 @@ class Mask:
 
     @classmethod
     def from_bits(cls, bits: bytes, *, size: int, block: int = 1, order: checks.IntVector | None = None) -> Mask:
-        """Read what `to_bits` wrote; the model's `size`, `block` and `order` travel apart from it."""
+        """Return the mask of the bits from `to_bits`, which do not contain `size`, `block` and `order`."""
         total = -(-checks.whole("size", size, low=1) // checks.whole("block", block, low=1, high=size))
         packed = np.frombuffer(bits, dtype=np.uint8)
         if packed.size != -(-total // 8):
-            problem = f"has {packed.size:,} bytes, a mask of {total:,} blocks has {-(-total // 8):,}"
+            problem = f"has {packed.size:,} bytes, but a mask of {total:,} blocks has {-(-total // 8):,}"
             raise MaskMismatch("bits", problem, "pass the bits of a mask of this model")
         flags = np.unpackbits(packed, bitorder="little")
         if flags[total:].any():
@@ -80,11 +80,11 @@ class Mask:
         return cls(flags[:total].astype(bool), size, block, order)
 
     def to_bits(self) -> bytes:
-        """One bit a block, least significant first, zero-blinded to whole bytes."""
+        """Return one bit per block, least significant first, filled with zeros to whole bytes."""
         return np.packbits(self.flags, bitorder="little").tobytes()
 
     def to_array(self) -> BoolVector:
-        """One bool a parameter, in the parameters' natural order."""
+        """Return one bool per parameter, in the natural order."""
         slots = np.repeat(self.flags, self.block)[: self.size]
         if self.order is None:
             return slots
@@ -94,7 +94,7 @@ class Mask:
 
     @property
     def blocks(self) -> int:
-        """Number of encrypted blocks, that is of ciphertexts."""
+        """Number of encrypted blocks: one ciphertext each."""
         return int(np.count_nonzero(self.flags))
 
     @property
@@ -109,15 +109,15 @@ class Mask:
         return self.count / self.size
 
     def coverage(self, sensitivity: npt.ArrayLike) -> float:
-        """Fraction of the total sensitivity that lies on encrypted parameters."""
+        """Return the share of the total sensitivity that is on encrypted parameters."""
         gains = checks.sensitivity_vector("sensitivity", sensitivity)
         if gains.size != self.size:
-            problem = f"has {gains.size:,} elements, the mask is for {self.size:,} parameters"
+            problem = f"has {gains.size:,} elements, but the mask is for {self.size:,} parameters"
             raise MaskMismatch("sensitivity", problem, "pass both from the same model")
         return float(gains[self.to_array()].sum() / gains.sum())
 
     def union(self, *others: Mask) -> Mask:
-        """Everything that this mask or one of `others` encrypts."""
+        """Return the mask of everything that this mask or one of `others` encrypts."""
         flags = self.flags.copy()
         for other in others:
             self._require_same_layout(other)
@@ -149,23 +149,23 @@ class Mask:
     def _require_same_layout(self, other: Mask) -> None:
         if not self._same_layout(other):
             problem = f"has {other.size:,} parameters in blocks of {other.block}, this one {self.size:,} in blocks of "
-            fix = "unite masks of one model, block size and order"
+            fix = "unite masks of the same model, block size and order"
             raise MaskMismatch("other", f"{problem}{self.block}, or their orders differ", fix)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What a client decided to encrypt, and why.
+    """What a client encrypts, and why.
 
     Attributes:
-        mask: the decision.
-        coverage: fraction of the total sensitivity that is encrypted.
-        security_floor: the coverage that was asked for, 1 − C·e^(−Bα).
+        mask: the selected mask.
+        coverage: share of the total sensitivity that is encrypted.
+        security_floor: the required coverage, 1 − C·e^(−Bα).
         mi: mutual information in bits between all weights and the visible ones; None if no weights were given.
-        budget_blocks: blocks that the budget allows.
-        decided_by: "objective" if no constraint moved the answer, else the one that did.
+        budget_blocks: number of blocks that the budget allows.
+        decided_by: the constraint that changed the result; "objective" if there is none.
         feasible: whether all constraints hold.
-        gap: how much lower the objective of another feasible mask could be, at most; 0: this one is the optimum.
+        gap: upper bound on how much lower the objective of another feasible mask can be; 0: this one is optimal.
     """
 
     mask: Mask
@@ -184,18 +184,18 @@ class Selection:
 
     @property
     def overrun(self) -> int:
-        """Encrypted blocks beyond the budget: positive only with on_infeasible="security"."""
+        """Number of encrypted blocks beyond the budget."""
         return max(0, self.blocks - self.budget_blocks)
 
 
 @dataclass(frozen=True)
 class Device:
-    """What a client computes and sends with.
+    """The speed of a client's device.
 
     Attributes:
         cpus: number of processors.
-        bandwidth: megabytes a second.
-        ghz: clock of a processor.
+        bandwidth: megabytes per second.
+        ghz: clock speed of a processor.
     """
 
     cpus: float
@@ -203,13 +203,13 @@ class Device:
     ghz: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse a device that could never finish."""
+        """Refuse values that are not positive."""
         for name in ("cpus", "bandwidth", "ghz"):
             checks.number(name, getattr(self, name), low=0.0, open_low=True)
 
     @property
     def speed(self) -> float:
-        """Clock times processors, as the paper measures it."""
+        """Clock speed times processors, the paper's measure."""
         return self.cpus * self.ghz
 
 
@@ -219,10 +219,9 @@ class Clusters:
 
     Attributes:
         labels: the cluster of each client, numbered 0, 1, … in order of first appearance.
-        exemplars: for each cluster, the client that stands for it.
-        silhouette: mean silhouette of the best split that was found, whether it was taken or not; None if there
-            was none to score.
-        why: in words, how the result came about.
+        exemplars: for each cluster, the client that represents it.
+        silhouette: mean silhouette of the best split, even if it was not used; None if there was no split to score.
+        why: a description of how the clusters were found.
     """
 
     labels: checks.IntVector
@@ -236,5 +235,5 @@ class Clusters:
         return self.exemplars.size
 
     def members(self, cluster: int) -> checks.IntVector:
-        """The clients of one cluster, ascending."""
+        """Return the clients of one cluster, ascending."""
         return np.flatnonzero(self.labels == cluster)

@@ -1,4 +1,4 @@
-"""What work costs: processor time, which does not grow while other processes hold the machine up, and ciphertexts."""
+"""Measures the cost of work: ciphertexts and processor time, which does not include waiting for other processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Literal
 
 
 def work_seconds() -> float:
-    """Processor time of this thread and of the processes that were started and waited for."""
+    """Return the processor time of this thread and of all child processes that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.thread_time() + children.ru_utime + children.ru_stime
 
@@ -21,12 +21,12 @@ Operation = Literal["encrypt", "add", "decrypt", "multiply", "add_plain"]
 
 @dataclass
 class Cost:
-    """What was spent on cryptography.
+    """The cost of cryptography.
 
     Attributes:
-        seconds: of work on one core, per operation.
-        blocks: ciphertexts, per operation.
-        ahead_seconds: of work on randomness that was made before it was needed.
+        seconds: seconds on one core, per operation.
+        blocks: number of ciphertexts, per operation.
+        ahead_seconds: seconds spent on randomizers that were computed before the round.
     """
 
     seconds: dict[Operation, float] = field(default_factory=dict)
@@ -35,12 +35,12 @@ class Cost:
 
     @property
     def total_seconds(self) -> float:
-        """Of all operations, randomness included."""
+        """The seconds of all operations, including randomizers."""
         return sum(self.seconds.values()) + self.ahead_seconds
 
     @contextmanager
     def of(self, operation: Operation, blocks: int) -> Iterator[None]:
-        """Count what happens inside as that operation on so many ciphertexts."""
+        """Count the time inside the context as `operation` on `blocks` ciphertexts."""
         start = work_seconds()
         yield
         self.seconds[operation] = self.seconds.get(operation, 0.0) + work_seconds() - start

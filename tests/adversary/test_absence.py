@@ -174,4 +174,4 @@ def test_a_client_that_cannot_rank_ranks_all_parameters_alike(fleet, monkeypatch
     assert set(ranked) == set(range(6))
     assert not any(FAILURE in parts for parts in ranked.values())
     assert len({len(parts["sensitivity"]) for parts in ranked.values()}) == 1
-    assert "ranked alike" in caplog.text  # on the client's own machine
+    assert "get the same rank" in caplog.text  # on the client's own machine

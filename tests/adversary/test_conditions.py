@@ -105,7 +105,7 @@ def test_a_run_that_asks_for_too_much_gets_nothing(fleet, caplog, asked, conditi
 
     played.app = client_app(load)
     wire = Wire(played)
-    with pytest.raises(SenseCryptError, match=r"0 client\(s\) came within 1 s, .* refused: condition"):
+    with pytest.raises(SenseCryptError, match=r"0 client\(s\) enrolled within 1 s, .* last refusal: condition"):
         played.play()
     assert all(set(parts) == {FAILURE} for _, _, parts in wire.received)
     assert {client for client, _, _ in wire.received} == set(range(6))
@@ -157,5 +157,5 @@ def test_a_client_file_that_contradicts_itself_harms_nobody_else(fleet):
     wire = Wire(played)
     outcome = played.play()
     [told] = {parts[FAILURE].decode() for client, _, parts in wire.received if client == 3}
-    assert "least_contributors: is 3 where 2 may collude: that leaves a client alone; write at least 4" in told
+    assert "least_contributors: is 3, but 2 may collude, which isolates a client; write at least 4" in told
     assert {record.client for record in outcome.played} == {0, 1, 2, 4, 5}

@@ -77,5 +77,7 @@ def test_small_updates_do_not_hide_a_large_one():
     weights = SMALL_AVERAGE_OUT
     assert error_of_subtraction(weights, independent(14), 0, {1}) < 0.3
     assert max(weights.values()) / min(weights.values()) < RULES.largest_ratio
-    with pytest.raises(Rejected, match="one client outweighs the others of the sum, who are small: 21% hide it"):
+    with pytest.raises(
+        Rejected, match="one client outweighs the others of the sum, which are small: they hide it by only 21%"
+    ):
         RULES.check(weights, weights)

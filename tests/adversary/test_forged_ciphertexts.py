@@ -175,7 +175,7 @@ def test_a_service_in_the_coordinators_process_answers_as_few_questions_as_one_e
 
 
 def test_clients_that_share_a_key_share_none_that_forged_sums_show():
-    with pytest.raises(InvalidInput, match="no sum is verified here"):
+    with pytest.raises(InvalidInput, match="clients verify no sums"):
         SharedKeyClients(SECRET)
     SharedKeyClients(keypair("insecure-test")[1])
 

@@ -44,7 +44,7 @@ def test_a_client_that_is_left_out_of_one_round_is_the_difference(server):
 def test_with_fixed_groups_that_sum_is_not_released(fixed):
     played = Played(fixed)
     hand_in(played, 0, range(4))
-    with pytest.raises(Refused, match=r"it would single out 1 client\(s\), at least 2 are needed") as refusal:
+    with pytest.raises(Refused, match=r"it would isolate 1 client\(s\), but at least 2 are needed") as refusal:
         hand_in(played, 1, [0, 1, 3])
     assert refusal.value.code == "groups"
     assert "groups" in fixed.refusals()
@@ -56,6 +56,6 @@ def test_what_was_released_is_remembered_over_restarts(fixed):
     hand_in(played, 0, [0, 1, 2, 3])
     fixed.kill()
     fixed.start()
-    with pytest.raises(Refused, match=r"single out 1 client\(s\)"):
+    with pytest.raises(Refused, match=r"isolate 1 client\(s\)"):
         hand_in(played, 2, [1, 2, 3])
     hand_in(played, 3, [2, 3])  # a whole group

@@ -154,7 +154,7 @@ def test_the_aggregator_learns_no_client_s_update_from_what_it_holds(deployment)
 
 def test_a_run_of_fewer_than_the_clients_want_gets_nothing(deployment):
     with pytest.raises(
-        Rejected, match="condition least_contributors: the run asks for 2 in a sum, this client wants 3"
+        Rejected, match="condition least_contributors: the run asks for 2 in a sum, this client requires 3"
     ):
         play(deployment.strategy(rules=ReleaseRules(2, 0.5)), deployment.loop(), rounds=1)
 

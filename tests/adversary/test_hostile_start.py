@@ -30,8 +30,8 @@ def with_one(moved: np.ndarray, value: float) -> np.ndarray:
 STARTS = {
     "NaN": (lambda moved: with_one(moved, np.nan), "values that are not finite"),
     "infinity": (lambda moved: with_one(moved, np.inf), "values that are not finite"),
-    "far": (lambda moved: with_one(moved, 40.0), "clipped updates reach"),
-    "everything shifted": (lambda moved: moved + 0.5, "clipped updates reach"),
+    "far": (lambda moved: with_one(moved, 40.0), "clipped updates allow"),
+    "everything shifted": (lambda moved: moved + 0.5, "clipped updates allow"),
     "shape": (lambda moved: moved[:-1], "shape"),
 }
 

@@ -105,7 +105,7 @@ def test_a_replaced_model_never_gets_into_a_sum(fleet, monkeypatch, caplog):
     played = fleet(**SETTINGS)
     replace_model(monkeypatch, configured_problem(played.config), CLIENTS)
     played.play()
-    assert "excluded from now on" in caplog.text or "the sum matches without clients" in caplog.text
+    assert "is excluded" in caplog.text or "the sum matches without clients" in caplog.text
     assert not any(HOSTILE in contributors for contributors in released(played))
 
 

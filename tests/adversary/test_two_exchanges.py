@@ -80,7 +80,7 @@ def test_no_upload_is_made_twice_of_one_proposal(fleet):
     played.app = listening
     played.play()
     assert twice
-    assert {parts.get(FAILURE) for parts in twice} == {b"an upload was asked for before a proposal"}
+    assert {parts.get(FAILURE) for parts in twice} == {b"an upload was requested before a proposal"}
 
 
 @pytest.mark.parametrize("change", [{"start": None}, {"cluster": 1}], ids=["start", "cluster"])
@@ -103,5 +103,5 @@ def test_the_second_exchange_is_of_the_first_ones_start_and_cluster(fleet, chang
     played.play()  # what was trained is still there for the right second exchange
     assert len(answers) == 4
     assert {parts[FAILURE] for parts in answers} == {
-        b"an upload was asked for whose proposal was another attempt's, cluster's or start's"
+        b"an upload was requested, but the proposal was for another attempt, cluster or start model"
     }

@@ -53,7 +53,7 @@ def test_a_bound_is_a_positive_number(clip):
         ([np.nan, 0.0], "not finite"),
         ([np.inf, 0.0], "not finite"),
         ([0.0, 0.0, 0.0], "has shape"),
-        ([2.1, 0.0], "away from the one of 2"),
+        ([2.1, 0.0], "from the model 2 round"),
     ],
     ids=["nan", "infinite", "shape", "far"],
 )

@@ -53,7 +53,7 @@ def test_one_two_and_identical_clients():
     assert cluster_clients([[1.0, 2.0]], random_state=0).labels.tolist() == [0]
     two = cluster_clients([[1.0, 2.0], [-5.0, 9.0]], random_state=0)
     assert (two.count, two.silhouette) == (1, None)
-    assert "cannot make two clusters" in two.why
+    assert "too few for two clusters" in two.why
     same = cluster_clients(np.ones((9, 4)), random_state=0)
     assert (same.count, same.why) == (1, "all clients are identical")
 

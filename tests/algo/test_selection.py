@@ -303,5 +303,5 @@ class TestAlways:
 
     @pytest.mark.parametrize("always", [np.zeros(99, dtype=bool), np.zeros(100), [1, 2]])
     def test_anything_but_one_bool_a_parameter_is_refused(self, always):
-        with pytest.raises(InvalidInput, match="one bool a parameter"):
+        with pytest.raises(InvalidInput, match="one bool per parameter"):
             select(np.ones(100), 0.5, B=1.0, C=0.5, always=always)

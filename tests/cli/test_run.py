@@ -37,7 +37,7 @@ def test_a_run_ends_in_a_table(tmp_path):
     output = sensecrypt("run", "--out", str(tmp_path / "run"), *SMALL)
     lines = output.splitlines()
     assert lines[0] == "digits, policy sensecrypt: round 2 of 2"
-    assert " ".join(lines[1].split()) == "client device cluster accuracy encrypted covered device time kB up"
+    assert lines[2].split() == ["client", "device", "cluster", "accuracy", "encrypted", "covered", "time", "kB", "up"]
     assert "raspberry-pi" in output
     assert "1 cluster, all clients train one model: " in output
     assert "Accuracy after the last round: " in output
@@ -100,8 +100,8 @@ def test_other_commands_refuse_what_is_not_finite(tmp_path, monkeypatch, argumen
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("clients=2", "partition: is 'categories:4': the number of categories is 4, there are 2 clients"),
-        ("partition=foo", "partition: is 'foo'; pass one like 'iid'"),
+        ("clients=2", "partition: is 'categories:4': the number of categories is 4, but there are 2 clients"),
+        ("partition=foo", "partition: is 'foo'; pass for example 'iid'"),
         ("dataset=mnits", "dataset: there is no data set 'mnits'; did you mean 'mnist'?"),
         ("model=lenet", "model: there is no model 'lenet'; did you mean 'lenet5'?"),
     ],

@@ -36,7 +36,11 @@ def test_without_a_word_the_default_preset_is_allowed():
         ({"learning_rate": 5}, {}, "condition learning_rate: the run asks for 5, this client allows 1e-06 to 1"),
         ({"batch_size": 1}, {}, "condition batch_size: the run asks for 1, this client allows 8 to 1024"),
         ({"local_epochs": 500}, {}, "condition local_epochs: the run asks for 500, this client allows 1 to 10"),
-        ({}, {"min_contributors": 2}, "condition least_contributors: the run asks for 2 in a sum, this client wants 3"),
+        (
+            {},
+            {"min_contributors": 2},
+            "condition least_contributors: the run asks for 2 in a sum, this client requires 3",
+        ),
     ],
     ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else "",
 )
@@ -71,7 +75,7 @@ def test_a_client_may_allow_more():
 @pytest.mark.parametrize(
     ("weights", "reason"),
     [
-        ((0.5, 0.5), "condition least_members: the run asks for a cluster of 2, this client wants 3"),
+        ((0.5, 0.5), "condition least_members: the run asks for a cluster of 2, this client requires 3"),
         (
             (0.8, 0.0033, 0.1967),
             "condition largest_share: the run asks for 99.6% of the sum without the 1 largest others, "
@@ -80,7 +84,7 @@ def test_a_client_may_allow_more():
         (
             (0.3, *[0.02] * 10, 0.5),  # 60 % of the honest weight, beside ten that average out
             "condition largest_share: the run asks for 95.7% of the sum of squares without the 1 largest others, "
-            "this client allows 90%: small updates hide a large one badly",
+            "this client allows 90%: small updates do not hide a large one",
         ),
         (
             (0.2, 0.001, 0.3, 0.499),
@@ -99,12 +103,12 @@ def test_a_round_whose_weights_leave_a_client_alone_is_refused(weights, reason):
     ("line", "problem"),
     [
         ("learning_rate = [0.5, 0.1]", "learning_rate: is from 0.5 to 0.1, which is empty"),
-        ("layouts = []", "layouts: are empty, so that no run is allowed"),
-        ("least_contributors = 3\ncolluders = 2", "least_contributors: is 3 where 2 may collude"),
-        ("sketches = false\nclear_sensitivities = true", "clear_sensitivities: is true where sketches are refused"),
+        ("layouts = []", "layouts: is empty, so that no run is allowed"),
+        ("least_contributors = 3\ncolluders = 2", "least_contributors: is 3, but 2 may collude"),
+        ("sketches = false\nclear_sensitivities = true", "clear_sensitivities: is true, but sketches, which"),
         ('layouts = ["rows"]', "layouts: is 'rows'"),
-        ('layouts = "prefix"', "layouts: is no list"),
-        ("batch_size = 8", "batch_size: is no pair"),
+        ('layouts = "prefix"', "layouts: is not a list"),
+        ("batch_size = 8", "batch_size: is not a pair"),
         ('batch_size = ["a", 8]', "batch_size: is not a number"),
         ('batches = "fresh"', "batches: is 'fresh'; choose one of 'local', 'seeded'"),
         ('uploads = "all"', "uploads: is 'all'"),

@@ -32,5 +32,5 @@ def test_whoever_s_group_is_not_whole_is_left_out_and_the_run_goes_on(strict, tm
     taken = [{record.client for record in outcome.played if record.round == number} for number in range(2)]
     assert taken == [set(range(6)), {0, 1, 2}]
     why = {record.client: record.left_out for record in outcome.records if record.left_out is not None}
-    assert why[3] == why[5] == "not all of its group arrived, and sums are of whole groups"
+    assert why[3] == why[5] == "its group is incomplete, and sums are of whole groups"
     assert "no answer" in why[4]

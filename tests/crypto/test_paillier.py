@@ -365,7 +365,7 @@ def test_a_sum_that_leaves_its_slot_is_noticed_in_the_scalar_layout():
     total = public.encrypt([2**62])
     for _ in range(2):
         total = public.add(total, total)
-    with pytest.raises(InvalidCiphertext, match="no sum left its slot"):
+    with pytest.raises(InvalidCiphertext, match="no sum overflowed its slot"):
         secret.decrypt(total, 1)
 
 

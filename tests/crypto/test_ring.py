@@ -324,11 +324,11 @@ class TestKeys:
             with pytest.raises(InvalidKey):
                 RingSecretKey(wrong, public)
         for shape in (s[:, :-1], s.astype(np.int64), s[:0]):
-            with pytest.raises(InvalidKey, match="no secret key of this profile"):
+            with pytest.raises(InvalidKey, match="not a secret key of this profile"):
                 RingSecretKey(shape, public)
         one_off = s.copy()
         one_off[0, 0] = (one_off[0, 0] + 2) % 3 - 1  # another ternary coefficient
-        with pytest.raises(InvalidKey, match="does not go with"):
+        with pytest.raises(InvalidKey, match="does not match"):
             RingSecretKey(one_off, public)
 
     def test_no_two_keys_share_anything(self):

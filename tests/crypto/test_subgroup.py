@@ -322,7 +322,7 @@ class TestKeyFile:
         other = PublicKey(public.n, -(3**2) % public.n, NAME)
         fields |= {"public": {"n": f"{other.n:x}", "h": f"{other.h:x}"}, "fingerprint": other.fingerprint}
         (tmp_path / "key.json").write_text(json.dumps(fields))
-        with pytest.raises(KeyFileError, match="cannot be opened"):
+        with pytest.raises(KeyFileError, match="cannot be decrypted"):
             keyfile.read_secret(tmp_path / "key.json", self.PHRASE)
 
 

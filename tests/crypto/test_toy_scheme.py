@@ -84,7 +84,7 @@ class InsecureSecret:
     def decrypt(self, ciphertexts, count, *, workers=1):
         numbers = self.public.read("ciphertexts", ciphertexts)
         if rows_of(checks.whole("count", count, low=1), self.public.slots) != len(numbers):
-            raise InvalidInput("count", "is not what the rows hold", "pass the number that was encrypted")
+            raise InvalidInput("count", "is not what the rows hold", "pass the number of encrypted values")
         return (numbers[:, 1:] - numbers[:, :1] * self.public.s).view(np.int64).ravel()[:count]
 
     def __repr__(self):

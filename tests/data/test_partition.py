@@ -143,7 +143,7 @@ def test_a_spec_that_is_none_gets_examples(spec):
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("categories:4", "is 'categories:4': the number of categories is 4, there are 2 clients; pass at most 2"),
+        ("categories:4", "is 'categories:4': the number of categories is 4, but there are 2 clients; pass at most 2"),
         ("classes:11", "is 'classes:11': the number of classes is 11; pass at least 1 and at most 10"),
         ("dirichlet:0", "is 'dirichlet:0': the concentration is 0; pass a number in"),
     ],

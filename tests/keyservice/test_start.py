@@ -172,7 +172,7 @@ def test_the_written_policy_is_the_default(tmp_path):
         ("allow_insecure = 1", "write true or false"),
         ("denied = 'phone-3'", "is no list"),
         ("denied = [3]", "not all names"),
-        ("burst =", "is no TOML"),
+        ("burst =", "is not TOML"),
     ],
 )
 def test_a_mistake_in_the_policy_is_told(tmp_path, text, told):

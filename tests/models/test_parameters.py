@@ -72,7 +72,7 @@ def test_a_missing_gradient_is_named(model):
 @pytest.mark.parametrize(
     ("vector", "problem"),
     [
-        (np.zeros(2409), "2,409 elements, the model has 2,410"),
+        (np.zeros(2409), "2,409 elements, but the model has 2,410"),
         (np.zeros(2411), "2,411"),
         ([], "empty"),
         (np.where(np.arange(2410) == 7, np.nan, 0), "first at index 7"),

@@ -297,7 +297,7 @@ class TestPartyFile:
     @pytest.mark.parametrize(
         ("text", "fault"),
         [
-            ("url", "is no TOML"),
+            ("url", "is not TOML"),
             ('url = "u"', "certificate: is missing"),
             (good + 'sate = "x"', "did you mean 'state'"),
             (good + "cpus = 0", "cpus: is 0"),

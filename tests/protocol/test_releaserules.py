@@ -24,7 +24,7 @@ def test_enough_of_a_cluster_may_be_opened(contributors):
     ("weights", "contributors", "reason"),
     [
         (EVEN, (0, 1), "2 contributor"),
-        (EVEN, (0, 8, 9), "30% of the cluster's weight is in the sum, the quorum is 50%"),
+        (EVEN, (0, 8, 9), "30% of the cluster's weight is in the sum, but the quorum is 50%"),
         ({0: 0.3, 1: 0.3, **dict.fromkeys(range(2, 22), 0.02)}, (0, 1, 5), "3 of the cluster's 22 clients are in the"),
         ({0: 0.8, 1: 0.1967, 2: 0.0033}, (0, 1, 2), "one client is 99.6% of the sum without the 1 largest other"),
         ({0: 0.79, 1: 0.004, 2: 0.004, 3: 0.202}, (0, 1, 2), "one client is 99.5% of the sum without"),

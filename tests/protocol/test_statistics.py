@@ -45,7 +45,7 @@ def test_no_rule_touches_them(rule):
 
 def test_the_start_of_a_round_is_bound_in_its_parameters_alone():
     check_start([0.5, 90.0], [0.0, 0.0], norm=1.0, rounds=1, statistics=1)
-    with pytest.raises(InvalidInput, match="clipped updates reach"):
+    with pytest.raises(InvalidInput, match="clipped updates allow"):
         check_start([1.5, 90.0], [0.0, 0.0], norm=1.0, rounds=1, statistics=1)
 
 

@@ -67,10 +67,10 @@ def test_descriptions_that_were_kept_give_a_map(run):
         (None, "is empty"),
         ({"notes.txt": "hello"}, "holds no run"),
         ({"run.json": "{"}, "holds no run"),
-        ({"run.json": "[]"}, "is not what a run writes"),
-        ({"run.json": "{}"}, "is not what a run writes"),
+        ({"run.json": "[]"}, "is no file of a run"),
+        ({"run.json": "{}"}, "is no file of a run"),
         ({"run.json": '{"version": 1, "config": {}}'}, "version 1"),
-        ({"run.json": '{"version": 3, "config": {"warp": 9}}'}, "no key of a run's configuration"),
+        ({"run.json": '{"version": 3, "config": {"warp": 9}}'}, "not a key of a run's configuration"),
         ({"run.json": '{"version": 3, "config": {"rounds": "many"}}'}, "is 'many'"),
     ],
     ids=str,
@@ -107,7 +107,7 @@ def test_a_folder_that_is_not_there_or_a_file(tmp_path):
 def test_records_that_no_run_writes(run, line):
     with (run / "records.jsonl").open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(InvalidInput, match="is not what a run writes"):
+    with pytest.raises(InvalidInput, match="is damaged"):
         read_folder(run)
 
 

@@ -35,7 +35,7 @@ def test_a_second_process_is_refused_and_the_run_goes_on_unharmed(tmp_path):
         command = [sys.executable, "-m", "sensecrypt", "run", "--out", str(folder.path), "--resume", "--no-report"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 2
-        assert "another process plays" in done.stderr
+        assert "in use by another process" in done.stderr
         assert "Traceback" not in done.stderr
 
     result = run_local(make_config(SMALL), folder, on_round=second)

@@ -147,7 +147,7 @@ def test_multiplying_and_adding_known_numbers_are_the_servers():
 
 @pytest.mark.parametrize("cost_model", [CostModel(1.0, 0.5, 2.0), CostModel(1.0, 0.5, 2.0, multiply=0.25)])
 def test_what_has_no_price_is_not_free(cost_model):
-    with pytest.raises(InvalidInput, match="have none for operation"):
+    with pytest.raises(InvalidInput, match="no cost for operation"):
         only([server(0, multiplied_blocks=40, plain_added_blocks=8)], cost_model=cost_model)
     assert only([server(0)], cost_model=cost_model).server_seconds == 84.0 / 2
 

@@ -1,1 +1,1 @@
-"""The paper's mathematics: one file a section, pure functions over NumPy arrays, no cryptography."""
+"""The paper's mathematics: one file per section, pure functions over NumPy arrays, no cryptography."""

@@ -1,6 +1,7 @@
-"""What share of its model each device can encrypt in time (paper, "Deduction of Encryption Budgets").
+"""Encryption budgets: the share of its model that each device can encrypt in time.
 
-Two answers: `encryption_budgets`, the paper's, compares what the devices are; `deadline_budgets` measures what they do.
+`encryption_budgets` is the paper's ("Deduction of Encryption Budgets") and compares the devices' specifications.
+`deadline_budgets` is ours and uses measured times.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from sensecrypt.types import Clusters
 def encryption_budgets(
     bandwidth: npt.ArrayLike, cpu_speed: npt.ArrayLike, *, clusters: Clusters | npt.ArrayLike | None = None
 ) -> checks.FloatVector:
-    """α_i: each client's scarcer resource, relative to the best equipped client of its cluster.
+    """Return α_i: each client's scarcer resource, relative to the best equipped client of its cluster.
 
-    Both resources are divided by their maximum over the cluster; the smaller of the two is a client's capability;
-    and capabilities are divided by their maximum again, so that the fastest client of every cluster gets 1.
+    Both resources are divided by their maximum over the cluster. The smaller of the two is a client's capability.
+    Capabilities are again divided by their maximum, so that the fastest client of every cluster gets 1.
 
     Args:
-        bandwidth: r_i of each client, any unit.
-        cpu_speed: v_i of each client, any unit (clock × cores).
-        clusters: the clustering, or a label for each client; None: all clients are one cluster.
+        bandwidth: r_i of each client, in any unit.
+        cpu_speed: v_i of each client, in any unit (clock × cores).
+        clusters: the clustering, or one label per client; None: all clients are one cluster.
 
     Returns:
-        One number in (0, 1] a client.
+        One number in (0, 1] per client.
     """
     r, v = _resource("bandwidth", bandwidth), _resource("cpu_speed", cpu_speed)
     checks.same_length("cpu_speed", v, r.size, "bandwidth")
@@ -50,26 +51,27 @@ def deadline_budgets(
     grace: float = 1.0,
     clusters: Clusters | npt.ArrayLike | None = None,
 ) -> checks.FloatVector:
-    """α_i: the largest share of its blocks that each client can encrypt and send before its cluster's deadline.
+    """Return α_i: the largest share of its blocks that each client can encrypt and send before its cluster's deadline.
 
-    The deadline is when the cluster's slowest client would be done without encryption, plus the longer of `slack`
-    times that and `grace`: encryption holds no round up by more. Where the paper's budget gives the best equipped
-    client 1 however slow all are, and a weak one little however idle it is, this one asks only what there is time for.
+    The deadline is the time t at which the cluster's slowest client would finish without encryption, plus the larger
+    of `slack`·t and `grace`. So encryption delays no round by more than that. The paper's budget gives the best
+    equipped client 1 even if it is slow, and a weak client little even if it is idle; this budget is what each client
+    has time for.
 
-    A client without any time left still gets one block, as no budget is 0: what it must encrypt beyond that, the
-    security floor says.
+    Budgets are positive: a client without time left gets one block. The security floor decides whether it must encrypt
+    more.
 
     Args:
-        plain: seconds that each client's round takes without encryption: training, and the upload in the clear.
-        scoring: seconds that choosing takes: sensitivity, selection, protection.
-        block: seconds that one more encrypted block costs: encrypting it, and sending what it is longer than plain.
+        plain: seconds of each client's round without encryption: training, and the upload in the clear.
+        scoring: seconds for computing sensitivities, selection and protection.
+        block: seconds per additional encrypted block: encrypting it and sending its additional bytes.
         blocks: blocks in the model.
-        slack: how much longer than the slowest client's plain time a round may last, as a fraction of it.
-        grace: the same in seconds, for rounds so short that a fraction of them is nothing.
-        clusters: the clustering, or a label for each client; None: all clients are one cluster.
+        slack: how much longer than t a round may last, as a fraction of t.
+        grace: the same in seconds, for rounds so short that a fraction of t is negligible.
+        clusters: the clustering, or one label per client; None: all clients are one cluster.
 
     Returns:
-        One number in [1/blocks, 1] a client: a whole number of blocks, ⌊α · blocks⌋ of it being exactly that number.
+        One number in [1/blocks, 1] per client. It stands for a whole number of blocks: ⌊α · blocks⌋ is exact.
     """
     usual, choosing, each = _seconds("plain", plain), _seconds("scoring", scoring), _resource("block", block)
     checks.same_length("scoring", choosing, usual.size, "plain")
@@ -89,7 +91,7 @@ def deadline_budgets(
 
 
 def _share(counts: checks.FloatVector, blocks: int) -> checks.FloatVector:
-    """`counts` of `blocks`, rounded up where rounding down would make ⌊α · blocks⌋ one block fewer (1/49 · 49 < 1)."""
+    """Return `counts` / `blocks`, rounded up if ⌊α · blocks⌋ would otherwise be one block fewer (1/49 · 49 < 1)."""
     shares = counts / blocks
     return np.where(shares * blocks < counts, np.nextafter(shares, 1.0), shares)
 
@@ -106,7 +108,7 @@ def _seconds(argument: str, values: npt.ArrayLike) -> checks.FloatVector:
     vector = checks.finite_vector(argument, values)
     if vector.min() < 0:
         worst = int(vector.argmin())
-        raise InvalidInput(argument, f"is {vector[worst]:g} for client {worst}", "pass seconds that were measured")
+        raise InvalidInput(argument, f"is {vector[worst]:g} for client {worst}", "pass measured seconds")
     return vector
 
 

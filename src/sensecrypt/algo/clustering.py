@@ -1,15 +1,15 @@
-"""Which clients train together (paper, "Privacy-preserving Clustering of Clients" and Appendix G).
+"""Clusters clients that train together (paper, "Privacy-preserving Clustering of Clients" and Appendix G).
 
-Affinity Propagation (AP) on squared Euclidean distances, as in the paper, is method `ap`. Method `auto` adds to it what
-measured fleets need (`docs/decisions/0003-clustering.md`):
+Method `ap` is the paper's: Affinity Propagation (AP) on squared Euclidean distances. Method `auto` adds what
+measurements showed to be necessary (`docs/decisions/0003-clustering.md`):
 
-* AP's number of clusters depends on its *preference*, and the right one on the number of clients: at the customary
-  median, 1,000 clients in 4 groups give 10 to 14 clusters. So AP's clusters are merged bottom-up, and of all levels the
-  one with the best mean silhouette is taken; or a coarser one that is nearly as good and whose clusters are well apart.
-* AP finds clusters in noise, too. Below `min_silhouette` there is no structure, and all clients are one cluster; unless
-  all clusters are large and well apart. With few samples per client, noise in 256 dimensions lowers the silhouette of
-  a split without any doubtful client. Where noise leaves AP nothing to merge, K-means looks for such clusters.
-* The aggregate of one client is that client's model: clusters below `min_size` join the nearest one.
+* AP's number of clusters depends on its *preference*, and the best preference depends on the number of clients: at the
+  usual median, 1,000 clients in 4 groups give 10 to 14 clusters. So AP's clusters are merged bottom-up. The level with
+  the best mean silhouette is chosen, or a coarser one that scores nearly as well and whose clusters are well separated.
+* AP also finds clusters in noise. Below `min_silhouette` all clients form one cluster, unless all clusters are large
+  and well separated: with few samples per client, noise in 256 dimensions lowers the silhouette of a clear split. If
+  noise leaves AP nothing to merge, K-means searches for such clusters.
+* The aggregate of one client is that client's model: clusters smaller than `min_size` join the nearest cluster.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from sensecrypt.types import Clusters
 Method = Literal["auto", "ap", "k-means"]
 
 MIN_SILHOUETTE = 0.35
-MIN_SEPARATION = 6.0  # standard deviations; parts of one group of measured clients are up to 5.6 apart
-SILHOUETTE_TOLERANCE = 0.1  # a coarser level that is well apart may score so much less than the best
-LARGE = 20  # members of every cluster, where the separation is to count instead of the silhouette
+MIN_SEPARATION = 6.0  # standard deviations; measured: halves of a single group are up to 5.6 apart
+SILHOUETTE_TOLERANCE = 0.1  # how much less than the best a coarser, well separated level may score
+LARGE = 20  # members that every cluster needs for its separation to replace the silhouette
 SAMPLE = 1000
 MAX_K = 8
-# Quantile of the similarities (the preference) and damping: the next where AP does not converge, or finds one cluster.
+# Pairs (quantile of the similarities as preference, damping), tried until AP converges to more than one cluster.
 _ATTEMPTS = (0.5, 0.7), (0.5, 0.9), (0.9, 0.7)
 _ITERATIONS = 500
 _PLAIN_DAMPING, _PLAIN_ITERATIONS = 0.5, 200  # scikit-learn's defaults
@@ -43,16 +43,16 @@ _PLAIN_DAMPING, _PLAIN_ITERATIONS = 0.5, 200  # scikit-learn's defaults
 
 @dataclass(frozen=True, eq=False)
 class _Split:
-    """The best split of some clients.
+    """The best split of the sampled clients.
 
     Attributes:
-        labels: the cluster of each.
-        silhouette: its mean silhouette.
-        apart: standard deviations between its nearest two clusters.
-        pieces: the finer clusters that `labels` were merged from; the same where nothing was merged. Clients beside
-            the sample join the nearest piece.
-        tried: in words, what was tried and what of it was best.
-        given: whether the number of clusters was given: then there is no silhouette to reach.
+        labels: the cluster of each client.
+        silhouette: the mean silhouette of the split.
+        apart: standard deviations between the nearest two clusters.
+        pieces: the finer clusters that were merged into `labels`; equal to `labels` if nothing was merged. Clients
+            outside the sample join the nearest piece.
+        tried: a description of what was tried and what was best.
+        given: whether the caller gave the number of clusters; then no minimum silhouette applies.
     """
 
     labels: checks.IntVector
@@ -72,21 +72,21 @@ def cluster_clients(
     method: Method = "auto",
     k: int | None = None,
 ) -> Clusters:
-    """Group clients whose vectors (sketches, or sensitivities in the clear) are close.
+    """Return clusters of clients whose vectors (sketches, or sensitivities in the clear) are close.
 
     Args:
         vectors: one row per client.
         random_state: seed of AP's tie-breaking, of K-means, and of the sample below.
-        min_size: smaller clusters join the nearest; not with `ap`.
-        min_silhouette: a split that scores less is no structure: one cluster, unless all clusters have 20 members and
-            are 6 standard deviations apart, on the sample below; not with `ap`, nor with `k`.
+        min_size: smaller clusters join the nearest cluster; ignored by `ap`.
+        min_silhouette: a split that scores less becomes one cluster, unless all its clusters have 20 members (of the
+            sample below) and are 6 standard deviations apart; ignored by `ap` and with `k`.
         method: `auto`: AP, its clusters merged to the best silhouette; `ap`: AP alone with scikit-learn's defaults, as
-            the paper has it; `k-means`: the comparison method of Appendix G.
-        k: number of clusters of K-means; None: the one in 2 … 8 with the best silhouette.
+            in the paper; `k-means`: the comparison method of Appendix G.
+        k: number of clusters of K-means; None: the number in 2 … 8 with the best silhouette.
 
-    The cost of AP is quadratic. Beyond 1,000 clients `auto` and `k-means` cluster a random sample of 1,000, and every
-    other client joins the nearest cluster; `why` says so. A group that holds less than about 1 % of the
-    clients can then be missed. `ap` always takes all clients: 10,000 need gigabytes and minutes.
+    The cost of AP is quadratic. Beyond 1,000 clients, `auto` and `k-means` cluster a random sample of 1,000, and every
+    other client joins the nearest cluster; the result's `why` reports it. A group of less than about 1 % of the clients
+    can then be missed. `ap` always takes all clients: 10,000 need gigabytes and minutes.
     """
     rows = _check_rows(vectors)
     checks.whole("min_size", min_size, low=1)
@@ -96,12 +96,12 @@ def cluster_clients(
     if k is not None:
         checks.whole("k", k, low=1, high=clients)
         if method != "k-means":
-            raise InvalidInput("k", f"is {k}, and method {method} finds the number itself", "choose method k-means")
+            raise InvalidInput("k", f"is {k}, but method {method} finds the number itself", "choose method k-means")
     rng = np.random.default_rng(random_state)
     if method == "ap":
         return _plain_affinity_propagation(rows, _draw_seed(rng))
     if clients < 2 * min_size or clients < 3:
-        return _one_cluster(rows, None, f"{clients} client(s) cannot make two clusters of at least {min_size}")
+        return _one_cluster(rows, None, f"{clients} client(s) are too few for two clusters of at least {min_size}")
     if (rows == rows[0]).all():
         return _one_cluster(rows, None, "all clients are identical")
 
@@ -144,7 +144,7 @@ def _distances(a: Matrix, b: Matrix) -> Matrix:
 
 
 def _plain_affinity_propagation(rows: Matrix, seed: int) -> Clusters:
-    """AP with the median preference and nothing besides; of a run that does not converge, the last iteration."""
+    """Return the clusters of AP at the median preference; if AP does not converge, those of its last iteration."""
     distances = _distances(rows, rows)
     labels, converged = _affinity_propagation(
         distances, float(np.median(-(distances**2))), _PLAIN_DAMPING, _PLAIN_ITERATIONS, seed
@@ -161,7 +161,7 @@ def _plain_affinity_propagation(rows: Matrix, seed: int) -> Clusters:
 def _merged_affinity_propagation(
     rows: Matrix, distances: Matrix, min_size: int, min_silhouette: float, seed: int
 ) -> _Split:
-    """AP's clusters at the median preference, merged to the level with the best silhouette, or nearly so."""
+    """Return AP's clusters at the median preference, merged to the best level by silhouette and separation."""
     similarities = -(distances[~np.eye(len(distances), dtype=bool)] ** 2)
     for quantile, damping in _ATTEMPTS:
         preference = float(np.quantile(similarities, quantile))
@@ -170,8 +170,8 @@ def _merged_affinity_propagation(
             break
     note = "" if converged else f", which did not converge in {_ITERATIONS} iterations,"
     if found is None:
-        nobody = np.zeros(len(distances), dtype=np.int64)
-        return _Split(nobody, -1.0, 0.0, nobody, f"affinity propagation{note} found no exemplars")
+        one = np.zeros(len(distances), dtype=np.int64)
+        return _Split(one, -1.0, 0.0, one, f"affinity propagation{note} found no exemplars")
     pieces = join_small(distances, found, min_size)
     levels = list(merge_levels(distances, pieces))
     tried = f"affinity propagation{note} found {found.max() + 1} clusters"
@@ -179,7 +179,7 @@ def _merged_affinity_propagation(
         tried += f", {found.max() - pieces.max()} of them with fewer than {min_size} clients joined the nearest"
     if not levels:
         return _Split(pieces, -1.0, 0.0, pieces, f"{tried}: one cluster")
-    best, finest = max(reversed(levels), key=lambda level: level[0])  # of equals the fewest clusters
+    best, finest = max(reversed(levels), key=lambda level: level[0])  # ties: the fewest clusters
     tried += f"; merged down to 2, the best silhouette is {best:.2f} at {finest.max() + 1} clusters"
     for silhouette, labels in levels:
         if labels.max() > finest.max() or silhouette < best - SILHOUETTE_TOLERANCE:
@@ -190,7 +190,7 @@ def _merged_affinity_propagation(
             tried += f"; {labels.max() + 1} clusters are at least {apart:.1f} standard deviations apart"
             return _Split(labels, silhouette, apart, pieces, tried)
         if apart == np.inf and labels.max() == finest.max():
-            break  # clusters too small to judge by anything but the silhouette
+            break  # the clusters are too small to measure a separation
     if best < min_silhouette and len(rows) >= 2 * LARGE:
         for labels in reversed(_k_means_labels(rows, range(2, MAX_K + 1), seed)):
             apart = least_separation(rows, labels)
@@ -202,14 +202,14 @@ def _merged_affinity_propagation(
 
 
 def _is_separate(apart: float, labels: checks.IntVector) -> bool:
-    """Whether clusters are so large and so far apart that no silhouette is needed."""
+    """Return whether all clusters are large and well separated, so that no minimum silhouette applies."""
     return apart >= MIN_SEPARATION and bool(np.bincount(labels).min() >= LARGE)
 
 
 def _affinity_propagation(
     distances: Matrix, preference: float, damping: float, iterations: int, seed: int
 ) -> tuple[checks.IntVector | None, bool]:
-    """Labels, None if AP found no exemplars; and whether it converged."""
+    """Return the labels (None if AP found no exemplars) and whether AP converged."""
     from sklearn.cluster import AffinityPropagation
     from sklearn.exceptions import ConvergenceWarning
 
@@ -217,18 +217,18 @@ def _affinity_propagation(
         affinity="precomputed", preference=preference, damping=damping, max_iter=iterations, random_state=seed
     )
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")  # of one or two clients, too: "arbitrary cluster centers"
+        warnings.simplefilter("always")  # also catches "arbitrary cluster centers" for one or two clients
         labels = np.asarray(model.fit(-(distances**2)).labels_, dtype=np.int64)
     converged = not any(issubclass(each.category, ConvergenceWarning) for each in caught)
     return (labels if labels.min() >= 0 else None), converged
 
 
 def _k_means(rows: Matrix, distances: Matrix, k: int | None, min_size: int, seed: int) -> _Split:
-    """K-means with k clusters, or with the number that has the best silhouette."""
+    """Return the split of K-means with k clusters, or with the number of clusters that has the best silhouette."""
     counts = [k] if k is not None else list(range(2, min(MAX_K, len(rows) - 1) + 1))
     joined = [join_small(distances, found, min_size) for found in _k_means_labels(rows, counts, seed)]
     splits = [(mean_silhouette(distances, labels), labels) for labels in joined]
-    silhouette, labels = max(splits, key=lambda split: split[0])  # of equals the fewest clusters
+    silhouette, labels = max(splits, key=lambda split: split[0])  # ties: the fewest clusters
     asked = f"k = {k}" if k is not None else f"k = {counts[0]} … {counts[-1]}"
     tried = f"k-means with {asked}: {labels.max() + 1} clusters, silhouette {silhouette:.2f}"
     if k is not None and labels.max() + 1 < k:
@@ -237,7 +237,7 @@ def _k_means(rows: Matrix, distances: Matrix, k: int | None, min_size: int, seed
 
 
 def _k_means_labels(rows: Matrix, counts: Sequence[int], seed: int) -> list[checks.IntVector]:
-    """The clusters that K-means finds for each number of them, from 0 on without gaps."""
+    """Return the labels that K-means finds for each number of clusters, numbered from 0 without gaps."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
@@ -248,9 +248,9 @@ def _k_means_labels(rows: Matrix, counts: Sequence[int], seed: int) -> list[chec
 
 
 def _extend(rows: Matrix, sample: checks.IntVector, split: _Split) -> checks.IntVector:
-    """The sample's labels for all clients: the others join the cluster of the piece whose mean is nearest.
+    """Return labels for all clients: those outside the sample join the cluster of the piece with the nearest mean.
 
-    Pieces, not clusters: a wide cluster's border can be nearer to another cluster's mean than to its own.
+    Pieces are compared, not clusters: the border of a wide cluster can be nearer to another cluster's mean.
     """
     pieces = [np.flatnonzero(split.pieces == piece) for piece in range(split.pieces.max() + 1)]
     means = np.array([rows[sample[members]].mean(axis=0) for members in pieces])
@@ -261,7 +261,7 @@ def _extend(rows: Matrix, sample: checks.IntVector, split: _Split) -> checks.Int
 
 
 def _medoids(distances: Matrix, labels: checks.IntVector) -> checks.IntVector:
-    """For each cluster the member with the smallest sum of distances to the others."""
+    """Return for each cluster the member with the smallest sum of distances to the others."""
     medoids = []
     for label in range(labels.max() + 1):
         members = np.flatnonzero(labels == label)
@@ -270,12 +270,12 @@ def _medoids(distances: Matrix, labels: checks.IntVector) -> checks.IntVector:
 
 
 def _clusters(exemplars: checks.IntVector, labels: checks.IntVector, silhouette: float | None, why: str) -> Clusters:
-    """The result, with clusters numbered by first appearance."""
+    """Return the result, with clusters numbered by first appearance."""
     first_seen = np.argsort([int((labels == cluster).argmax()) for cluster in range(exemplars.size)])
     return Clusters(np.argsort(first_seen)[labels], exemplars[first_seen], silhouette, why)
 
 
 def _one_cluster(rows: Matrix, silhouette: float | None, why: str) -> Clusters:
-    """All clients together; the exemplar is the client nearest to the mean."""
+    """Return one cluster of all clients; the exemplar is the client nearest to the mean."""
     nearest = int(_distances(rows, rows.mean(axis=0, keepdims=True)).argmin())
     return Clusters(np.zeros(len(rows), dtype=np.int64), np.array([nearest]), silhouette, why)

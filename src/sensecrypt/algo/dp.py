@@ -1,18 +1,18 @@
-"""Noise on what clients upload for clustering (paper, Appendix G, "DP-noised Sensitivity Vectors").
+"""Differential privacy for the vectors that clients upload for clustering (paper, Appendix G).
 
-The paper clips Γ to length G and adds N(0, σ²G²) to every coordinate, σ = √(2·ln(1.25/δ))/ε. Two things to know
-before relying on ε:
+The paper ("DP-noised Sensitivity Vectors") clips Γ to L2 norm G and adds N(0, σ²G²) to every coordinate, with
+σ = √(2·ln(1.25/δ))/ε. Two limits of this ε:
 
-* The formula is the classical Gaussian mechanism, proven for ε ≤ 1 only; `gaussian_sigma` refuses larger ones, for
-  which `analytic_gaussian_sigma` (Balle and Wang 2018) is exact.
-* It is calibrated to a distance of G between neighbouring inputs. Each client noises its own vector, so neighbours
-  are any two clipped vectors, and two non-negative vectors of length G can be √2·G apart: as *local* differential
-  privacy the guarantee is that of σ/√2. `local_epsilon` tells it.
+* The formula is the classical Gaussian mechanism, which is proven only for ε ≤ 1. `gaussian_sigma` refuses larger
+  values; for these, `analytic_gaussian_sigma` (Balle and Wang 2018) is exact.
+* It assumes a distance of G between neighbouring inputs. Each client adds noise to its own vector, so any two clipped
+  vectors are neighbours, and two non-negative vectors of norm G can be √2·G apart. As *local* differential privacy,
+  the guarantee is therefore that of σ/√2. `local_epsilon` computes it.
 
-A second reading protects one sample instead of the whole vector, as DP-SGD does, which the paper refers to. Γ is
-|mean over n samples of w·g_j|. If every part w·g_j is clipped to length G, replacing one sample moves the mean, and so
-its absolute value, by at most 2G/n: noise N(0, σ²(2G/n)²) gives (ε, δ) to each sample. `local_epsilon(2σ/n)` tells what
-is left of it for the whole vector: next to nothing for large n.
+A second reading protects one sample instead of the whole vector, like DP-SGD, to which the paper refers. Γ is
+|mean over n samples of w·g_j|. If every w·g_j is clipped to norm G, replacing one sample changes the mean, and so its
+absolute value, by at most 2G/n: noise N(0, σ²(2G/n)²) gives (ε, δ) to each sample. `local_epsilon(2σ/n)` is the
+guarantee for the whole vector: next to nothing for large n.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from sensecrypt.errors import InvalidInput
 
 
 def gaussian_sigma(epsilon: float, delta: float = 1e-5) -> float:
-    """σ of the classical Gaussian mechanism for (ε, δ) at distance 1, for ε ≤ 1."""
+    """Return σ of the classical Gaussian mechanism for (ε, δ) at distance 1, for ε ≤ 1."""
     eps = checks.number("epsilon", epsilon, low=0.0, open_low=True)
     if eps > 1:
-        problem = f"is {eps:g}, for which the classical formula proves nothing"
+        problem = f"is {eps:g}; the classical formula is proven only up to 1"
         raise InvalidInput("epsilon", problem, "pass at most 1, or use analytic_gaussian_sigma")
     return math.sqrt(2 * math.log(1.25 / _check_delta(delta))) / eps
 
 
 def analytic_gaussian_sigma(epsilon: float, delta: float = 1e-5) -> float:
-    """The smallest σ that gives (ε, δ) at distance 1, for any ε > 0."""
+    """Return the smallest σ that gives (ε, δ) at distance 1, for any ε > 0."""
     eps = checks.number("epsilon", epsilon, low=0.0, high=700.0, open_low=True)
     target = _check_delta(delta)
     low, high = 1e-6, 1.0
@@ -50,7 +50,7 @@ def analytic_gaussian_sigma(epsilon: float, delta: float = 1e-5) -> float:
 
 
 def local_epsilon(sigma: float, delta: float = 1e-5) -> float:
-    """The ε that N(0, σ²G²) really gives to a client's non-negative vector clipped to G: distance √2·G."""
+    """Return the ε that N(0, σ²G²) gives to a client's whole non-negative vector clipped to G (distance √2·G)."""
     scale = checks.number("sigma", sigma, low=0.0, open_low=True) / math.sqrt(2)
     target = _check_delta(delta)
     low, high = 0.0, 1.0
@@ -65,13 +65,13 @@ def local_epsilon(sigma: float, delta: float = 1e-5) -> float:
 
 
 def dp_noise(vector: npt.ArrayLike, *, clip: float, epsilon: float, delta: float = 1e-5) -> checks.FloatVector:
-    """Clip `vector` to length `clip` and add Gaussian noise drawn from the operating system's generator.
+    """Return `vector` clipped to L2 norm `clip` plus Gaussian noise from the operating system's generator.
 
     Floating-point Gaussians do not resist an adversary who studies the last bits of single outputs (Mironov 2012).
 
     Args:
         vector: Γ, N numbers.
-        clip: G, the length that no vector exceeds afterwards.
+        clip: G, the bound on the L2 norm.
         epsilon: in (0, 1].
         delta: in (0, 1).
     """
@@ -82,14 +82,14 @@ def dp_noise(vector: npt.ArrayLike, *, clip: float, epsilon: float, delta: float
 def sample_noise(
     vector: npt.ArrayLike, *, samples: int, clip: float, epsilon: float, delta: float = 1e-5
 ) -> checks.FloatVector:
-    """Add the noise that protects one of n samples, drawn from the operating system's generator.
+    """Return `vector` plus the noise that protects one of n samples, from the operating system's generator.
 
     Args:
-        vector: |mean of n parts|, each clipped to length `clip` by `clip_rows`. n is public and stays: neighbours
-            differ in the content of one sample.
+        vector: |mean of n parts|, each clipped to L2 norm `clip` by `clip_rows`. Neighbours differ in the content of
+            one sample; n is public and does not change.
         samples: n.
         clip: G.
-        epsilon: in (0, 1], of one sample.
+        epsilon: in (0, 1], for one sample.
         delta: in (0, 1).
     """
     values = checks.finite_vector("vector", vector)
@@ -99,7 +99,7 @@ def sample_noise(
 
 
 def clip_rows(rows: npt.ArrayLike, clip: float) -> checks.FloatVector:
-    """Each row shortened to length `clip` if it is longer: rows × N."""
+    """Return the rows (rows × N), each scaled down to L2 norm `clip` if it is longer."""
     bound = checks.number("clip", clip, low=0.0, open_low=True)
     values = np.asarray(rows, dtype=np.float64)
     if values.ndim != 2 or not np.isfinite(values).all():
@@ -117,15 +117,15 @@ def _dp_noise_with(
     delta: float,
     distance: float = 1.0,
 ) -> checks.FloatVector:
-    """The deterministic part of both readings, for tests and experiments: with given standard normal numbers.
+    """Return the clipped vector with noise from given standard normal numbers: the deterministic part of both readings.
 
     Args:
         values: the vector.
-        normals: as many standard normal numbers.
+        normals: one standard normal number per value.
         clip: G.
         epsilon: in (0, 1].
         delta: in (0, 1).
-        distance: of neighbouring vectors, in units of `clip`.
+        distance: the distance of neighbouring vectors, in units of `clip`.
     """
     bound = checks.number("clip", clip, low=0.0, open_low=True)
     noise = normals * (gaussian_sigma(epsilon, delta) * bound * distance)
@@ -133,7 +133,7 @@ def _dp_noise_with(
 
 
 def _os_normals(count: int) -> checks.FloatVector:
-    """Standard normal numbers by Box and Muller from the operating system's random bytes."""
+    """Return standard normal numbers (Box–Muller) from the operating system's random bytes."""
     pairs = -(-count // 2)
     words = np.frombuffer(os.urandom(16 * pairs), dtype=np.uint64).reshape(2, pairs)
     uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53  # strictly between 0 and 1
@@ -150,7 +150,7 @@ def _check_delta(delta: float) -> float:
 
 
 def _gaussian_delta(epsilon: float, sigma: float) -> float:
-    """δ(ε) of the Gaussian mechanism at distance 1: Φ(1/2σ − εσ) − e^ε·Φ(−1/2σ − εσ)."""
+    """Return δ(ε) of the Gaussian mechanism at distance 1: Φ(1/2σ − εσ) − e^ε·Φ(−1/2σ − εσ)."""
     a, b = 1 / (2 * sigma) - epsilon * sigma, -1 / (2 * sigma) - epsilon * sigma
     return _phi(a) - math.exp(epsilon + _log_phi(b))
 
@@ -160,6 +160,6 @@ def _phi(x: float) -> float:
 
 
 def _log_phi(x: float) -> float:
-    """Logarithm of Φ(x), by the leading term of its expansion where Φ underflows."""
+    """Return the logarithm of Φ(x), by the leading term of its expansion if Φ underflows."""
     value = _phi(x)
     return math.log(value) if value > 0 else -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi))

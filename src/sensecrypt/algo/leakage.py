@@ -1,17 +1,17 @@
-"""How much the visible parameters tell about all of them (paper, "Privacy Leakage Evaluation", Eq. 3).
+"""Mutual information between the visible parameters and all parameters (paper, "Privacy Leakage Evaluation", Eq. 3).
 
-I(W; W₋w) in bits between the weights W and the same weights with the encrypted ones set to zero, both read as the
-empirical distribution over *bins*. The estimator is part of the definition, because the value hangs on it:
+I(W; W₋w) in bits, between the weights W and the same weights with the encrypted ones set to zero, both as empirical
+distributions over *bins*. The value depends on the estimator, so the estimator is part of the definition:
 
-* `bins` bins of equal width over [min(W, 0), max(W, 0)], so that the zero that stands for an encrypted weight always
-  has a bin;
+* `bins` bins of equal width over [min(W, 0), max(W, 0)], so that zero, which replaces an encrypted weight, always has a
+  bin;
 * a weight on an inner edge belongs to the bin above it, the maximum to the last bin.
 
-The paper does not state a number. 10 is the largest under which its own statements are feasible, and preset `paper`
-has it; the default, 20, asks for more protection: with a bound of 2.0 bits a fresh AlexNet needs 20 % encrypted (50
-bins: 49 %, 256: 70 %). See docs/decisions/0002-mutual-information-bins.md.
+The paper does not state the number of bins. 10 is the largest at which its own statements are feasible; preset `paper`
+uses it. The default of 20 demands more protection: with a bound of 2.0 bits a newly initialised AlexNet needs 20 %
+encrypted (50 bins: 49 %, 256: 70 %). See docs/decisions/0002-mutual-information-bins.md.
 
-What it is not: a bound on what the weights tell about the *training data*. Attacks measure that.
+It does not bound what the weights reveal about the *training data*. Attacks measure that.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ BinVector = npt.NDArray[np.unsignedinteger[Any]]
 
 
 def bin_weights(weights: npt.ArrayLike, *, bins: int = DEFAULT_BINS) -> tuple[BinVector, int]:
-    """The bin of every weight, and the bin of zero."""
+    """Return the bin of every weight, and the bin of zero."""
     vector = checks.finite_vector("weights", weights)
     count = checks.whole("bins", bins, low=1, high=MAX_BINS)
     low, high = min(vector.min(), 0.0), max(vector.max(), 0.0)
-    # Halved, so that the width of the range cannot overflow.
+    # Halved, because the width of the range can overflow.
     half_width = high / 2 - low / 2
     if half_width == 0:  # every weight is zero
         return np.zeros(vector.size, dtype=np.uint8), 0
@@ -51,18 +51,18 @@ def bin_weights(weights: npt.ArrayLike, *, bins: int = DEFAULT_BINS) -> tuple[Bi
 
 
 def mutual_information(weights: npt.ArrayLike, mask: Mask | npt.ArrayLike, *, bins: int = DEFAULT_BINS) -> float:
-    """I(W; W₋w) in bits when the parameters of `mask` (True: encrypted) are hidden.
+    """Return I(W; W₋w) in bits when the parameters of `mask` (True: encrypted) are hidden.
 
     Args:
         weights: N numbers.
-        mask: a `Mask`, or one bool a parameter.
-        bins: see the module's documentation.
+        mask: a `Mask`, or one bool per parameter.
+        bins: number of bins; see the module's documentation.
     """
     binned, zero = bin_weights(weights, bins=bins)
     hidden = mask.to_array() if isinstance(mask, Mask) else np.asarray(mask)
     if hidden.dtype != np.bool_ or hidden.size != binned.size:
         problem = f"has {hidden.size:,} elements of dtype {hidden.dtype}, weights has {binned.size:,}"
-        raise MaskMismatch("mask", problem, "pass one bool for each weight of the same model")
+        raise MaskMismatch("mask", problem, "pass one bool per weight of the same model")
     counts = np.bincount(binned, minlength=bins)
     encrypted = np.bincount(binned[hidden.ravel()], minlength=bins)
     encrypted[zero] = 0
@@ -74,33 +74,33 @@ def mutual_information(weights: npt.ArrayLike, mask: Mask | npt.ArrayLike, *, bi
 def mutual_information_curve(
     weights: npt.ArrayLike, order: npt.ArrayLike, *, bins: int = DEFAULT_BINS
 ) -> checks.FloatVector:
-    """I(W; W₋w) after encrypting the first K elements of `order`, for every K = 0 … N.
+    """Return I(W; W₋w) after encrypting the first K elements of `order`, for every K = 0 … N.
 
-    With n_x weights in bin x, e_x of them encrypted, z the bin of zero and M = n_z + Σ_{x≠z} e_x the weights that
-    *look* zero, Eq. 3 becomes
+    Let bin x hold n_x weights, e_x of them encrypted, let z be the bin of zero and M = n_z + Σ_{x≠z} e_x the number of
+    weights that *look* zero. Then Eq. 3 becomes
 
-        N·I = Σ_{x≠z} n_x·log(N/n_x) + n_z·log N + Σ_{x≠z} e_x·log e_x − M·log M,
+        N·I = Σ_{x≠z} n_x·log(N/n_x) + n_z·log N + Σ_{x≠z} e_x·log e_x − M·log M.
 
-    in which one more encrypted weight of bin x changes e_x and M by one, and a weight of bin z changes nothing. So
-    the curve is one running sum over the ranks of the weights within their bins.
+    Encrypting another weight of bin x changes e_x and M by one; a weight of bin z changes nothing. So the curve is one
+    running sum over the ranks of the weights within their bins.
 
     Returns:
-        N + 1 numbers, the first being the entropy of the binned weights, the last 0.
+        N + 1 numbers. The first is the entropy of the binned weights, the last is 0.
     """
     binned, zero = bin_weights(weights, bins=bins)
     return curve_of_bins(binned[checks.permutation("order", order, binned.size)], zero)
 
 
 def curve_of_bins(in_order: BinVector, zero: int) -> checks.FloatVector:
-    """The curve for weights that are binned and in order already.
+    """Return the curve for weights that are already binned and in order.
 
-    Done chunk by chunk: what a chunk touches stays in the processor's cache, and nothing but the result is of size N.
+    It is computed in chunks whose data fit the processor's cache; only the result has size N.
     """
     size = in_order.size
     counts = np.bincount(in_order, minlength=zero + 1)
     constant = _unconditional(counts, zero)
     steps = np.diff(xlog2x(np.arange(counts.max() + 1)))
-    encrypted = np.zeros(counts.size, dtype=np.int64)  # of each bin, before the chunk
+    encrypted = np.zeros(counts.size, dtype=np.int64)  # per bin, before the chunk
     looks_zero, entropy_gain = counts[zero], 0.0  # M, and the sum of e·log e, before the chunk
     curve = np.empty(size + 1)
     curve[0] = (constant - xlog2x(looks_zero)) / size
@@ -149,7 +149,7 @@ def curve_of_blocks(in_slots: BinVector, zero: int, ranking: checks.IntVector, b
 
 
 def _rank_within_group(groups: BinVector, counts: checks.IntVector) -> checks.IntVector:
-    """For each element the number of earlier elements of its group; a stable sort of small integers is linear."""
+    """Return for each element the number of earlier elements of its group, in linear time (radix sort)."""
     by_group = np.argsort(groups, kind="stable")
     rank = np.empty(groups.size, dtype=np.int64)
     starts = np.cumsum(counts) - counts
@@ -158,7 +158,7 @@ def _rank_within_group(groups: BinVector, counts: checks.IntVector) -> checks.In
 
 
 def _unconditional(counts: checks.IntVector, zero: int) -> float:
-    """Σ_{x≠z} n_x·log(N/n_x) + n_z·log N."""
+    """Return Σ_{x≠z} n_x·log(N/n_x) + n_z·log N."""
     total = int(counts.sum())
     others = counts.copy()
     others[zero] = 0
@@ -166,22 +166,22 @@ def _unconditional(counts: checks.IntVector, zero: int) -> float:
 
 
 def xlog2x(count: npt.NDArray[np.int64]) -> checks.FloatVector:
-    """x·log2(x) with 0·log 0 = 0."""
+    """Return x·log2(x), with 0·log 0 = 0."""
     value = count.astype(np.float64)
     result: checks.FloatVector = value * np.log2(np.maximum(value, 1.0))
     return result
 
 
 def leakage_allowance(counts: checks.IntVector, zero: int, bound: float) -> float:
-    """The largest Σ_{x≠z} e_x·log e_x − M·log M with which I stays within `bound` bits."""
+    """Return the largest Σ_{x≠z} e_x·log e_x − M·log M for which I is at most `bound` bits."""
     size = int(counts.sum())
-    return size * bound - _unconditional(counts, zero) + 1e-9  # as sums of so many terms round
+    return size * bound - _unconditional(counts, zero) + 1e-9  # tolerance for rounding of long sums
 
 
 def check_bound(max_mi: float | None, weights: npt.ArrayLike | None) -> float | None:
-    """The leakage bound η, which needs the weights that it is about."""
+    """Return the validated leakage bound η; it needs `weights`."""
     if max_mi is None:
         return None
     if weights is None:
-        raise InvalidInput("weights", "is missing", "pass the weights whose leakage max_mi bounds")
+        raise InvalidInput("weights", "is missing", "pass the weights: max_mi bounds their leakage")
     return checks.number("max_mi", max_mi, low=0.0)

@@ -1,19 +1,19 @@
 """The best mask under a bound on the mutual information (paper, the MI constraint of the selection problem).
 
 The mutual information depends only on how many weights of each bin are encrypted. With h(t) = t·log2 t, k_x encrypted
-weights in bin x, z the bin of zero and M = n_z + Σ_{x≠z} k_x, the bound I ≤ η reads
+weights in bin x, z the bin of zero and M = n_z + Σ_{x≠z} k_x, the bound I ≤ η becomes
 
-    Σ_{x≠z} h(k_x) − h(M) ≤ allowance,        a constant of the weights and η,
+    Σ_{x≠z} h(k_x) − h(M) ≤ allowance,        where `allowance` depends only on the weights and η.
 
-and within a bin the most sensitive weights go first. For a given number K of encrypted weights outside bin z the left
-side is separable and convex, and the protected sensitivity is separable and concave. So a multiplier μ ≥ 0 gives, for
-every K at once, the masks that are optimal for their own leakage: the first K weights in descending order of
+Within a bin, the most sensitive weights are encrypted first. For a given number K of encrypted weights outside bin z,
+the left side is separable and convex, and the protected sensitivity is separable and concave. So each multiplier μ ≥ 0
+gives, for every K, a mask that protects most at its own leakage: the first K weights in descending order of
 
-    γ − μ·(h(r + 1) − h(r)),        r the rank of the weight within its bin.
+    γ − μ·(h(r + 1) − h(r)),        where r is the rank of the weight within its bin.
 
-Any μ also gives a bound on what *any* mask within the leakage bound can protect, hence the `gap` of the answer. Small
-problems are solved by enumeration of all (k_x), with gap 0. Weights of bin z look encrypted anyway: they cost what
-others cost, protect their own sensitivity and change no leakage.
+Each μ also bounds what *any* mask within the leakage bound can protect; `gap` is the distance to that bound. Small
+problems are solved by enumeration of all (k_x), with gap 0. Weights of bin z look encrypted in any case: they cost as
+much as others, protect their own sensitivity and do not change the leakage.
 
 Encrypting more never leaks more: h is convex and M ≥ k_x, so each step lowers the left side.
 """
@@ -30,23 +30,23 @@ from sensecrypt import checks
 from sensecrypt.algo.leakage import BinVector, leakage_allowance, xlog2x
 from sensecrypt.types import BoolVector
 
-ENUMERATED = 1 << 15  # as many count vectors are tried one by one
+ENUMERATED = 1 << 15  # up to this many count vectors are enumerated
 _COARSE = 2048  # groups of weights in the first search of the multiplier
-_GRID = np.logspace(-8, 1, 13)  # multipliers of that search, relative to the largest sensitivity
-_SECTIONS = 8  # of the search between two of them
-_AFTER = 256  # masks of a chain that are looked at from the first on that keeps the leakage bound
-_REFINEMENTS = 12  # of the multiplier on the whole problem where no mask is found, at most
+_GRID = np.logspace(-8, 1, 13)  # multipliers of the first search, relative to the largest sensitivity
+_SECTIONS = 8  # golden sections of the search between two of these multipliers
+_AFTER = 256  # masks of a chain that are examined, starting with the first that keeps the leakage bound
+_REFINEMENTS = 12  # at most so many refinements of the multiplier on the whole problem if no mask is found
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What to minimise, cost·K − gain·coverage, and within which limits.
+    """The objective to minimise, cost·K − gain·coverage, and its limits.
 
     Attributes:
-        cost: of encrypting one parameter; 0: as many as there may be.
-        gain: of the whole sensitivity.
-        most: parameters that may be encrypted.
-        floor: coverage that must be reached.
+        cost: the cost of encrypting one parameter; 0: of equal masks, the one that encrypts most is best.
+        gain: the gain of covering the whole sensitivity.
+        most: the largest number of encrypted parameters.
+        floor: the smallest coverage.
     """
 
     cost: float
@@ -57,11 +57,11 @@ class Goal:
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """A mask and how far it may be from the optimum.
+    """A mask and its distance from the optimum.
 
     Attributes:
-        flags: one bool a parameter.
-        gap: no mask within the constraints has an objective that is lower by more.
+        flags: one bool per parameter.
+        gap: an upper bound on how much lower the objective of another feasible mask can be.
     """
 
     flags: BoolVector
@@ -74,12 +74,12 @@ class LeakageProblem:
     def __init__(
         self, order: checks.IntVector, gains: checks.FloatVector, counts: checks.IntVector, zero: int, bound: float
     ) -> None:
-        """Take parameters that are sorted by bin.
+        """Store parameters that are sorted by bin.
 
         Args:
-            order: the parameters, bin by bin, those of a bin by descending gain.
-            gains: what encrypting each of them gains, in that order.
-            counts: parameters in each bin.
+            order: the parameters, bin by bin, within a bin by descending gain.
+            gains: the gain of encrypting each parameter, in that order.
+            counts: number of parameters in each bin.
             zero: the bin of zero.
             bound: η in bits.
         """
@@ -98,11 +98,11 @@ class LeakageProblem:
     def of_ranking(
         cls, ranking: checks.IntVector, shares: checks.FloatVector, bins: BinVector, zero: int, bound: float
     ) -> LeakageProblem:
-        """From parameters in descending order of sensitivity.
+        """Return the problem for parameters in descending order of sensitivity.
 
         Args:
             ranking: the parameters, most sensitive first.
-            shares: their shares of the whole sensitivity, in that order.
+            shares: their shares of the total sensitivity, in that order.
             bins: the bin of each parameter, by parameter.
             zero: the bin of zero.
             bound: η in bits.
@@ -112,14 +112,14 @@ class LeakageProblem:
         return cls(ranking[by_bin], shares[by_bin], np.bincount(in_bin, minlength=zero + 1), zero, bound)
 
     def _part(self, which: int) -> slice:
-        """Where a bin's parameters stand."""
+        """Return the slice of a bin's parameters."""
         return slice(int(self._ends[which] - self._counts[which]), int(self._ends[which]))
 
     def solve(self, goal: Goal) -> Answer | None:
-        """The best mask within the goal's limits and the leakage bound; None: there is none.
+        """Return the best mask within the goal's limits and the leakage bound; None: there is none.
 
-        Beyond `ENUMERATED` count vectors, None can also mean that no mask was found and none could be excluded: that
-        takes constraints that leave room for less than the sensitivity of single parameters.
+        Beyond `ENUMERATED` count vectors, None can also mean that the search missed a mask. This happens only if the
+        constraints leave less room than the sensitivity of single parameters.
         """
         if math.prod(int(count) + 1 for count in self._counts) <= ENUMERATED:
             return self._enumerate(goal)
@@ -147,10 +147,10 @@ class LeakageProblem:
         return Answer(self._flags(counts, best.zeros), max(0.0, best.value - bound))
 
     def least_coverage(self, floor: float, most: int) -> float:
-        """The smallest coverage of a mask within all constraints.
+        """Return the smallest coverage of a mask within all constraints.
 
-        Up to 14 parameters by trying every mask. Beyond, the floor itself, unless the leakage bound asks for more:
-        masks are then so many that one lies within a parameter's sensitivity of it.
+        Up to 14 parameters, every mask is tried. Beyond, it is the floor itself, unless the leakage bound demands more:
+        there are then so many masks that the coverage of one is within a parameter's sensitivity of the floor.
         """
         if self._size <= 14:
             return self._least_of_all(floor, most)
@@ -162,23 +162,23 @@ class LeakageProblem:
         return floor if found is None else max(floor, float(-least_first.by_parameter()[found.flags].sum()))
 
     def coverage_of(self, counts: checks.IntVector) -> float:
-        """Absolute coverage of the first of every bin, as many as `counts` says."""
+        """Return the absolute coverage of the first `counts[x]` parameters of every bin x."""
         parts = (self._gains[self._part(each)][:number] for each, number in enumerate(counts))
         return float(sum(abs(part.sum()) for part in parts))
 
     def by_parameter(self) -> checks.FloatVector:
-        """The gain of each parameter."""
+        """Return the gain of each parameter."""
         gains = np.empty(self._size)
         gains[self._order] = self._gains
         return gains
 
     def _reversed(self) -> LeakageProblem:
-        """The same with gains negative, so the least sensitive first: what protects least is best."""
+        """Return the problem with negated gains: the mask that protects least becomes the best."""
         places = np.concatenate([np.arange(self._size)[self._part(each)][::-1] for each in range(self._counts.size)])
         return LeakageProblem(self._order[places], -self._gains[places], self._counts, self._zero, self._bound)
 
     def _enumerate(self, goal: Goal) -> Answer | None:
-        """Every number of encrypted weights of every bin."""
+        """Return the best mask over all count vectors (k_x)."""
         used = [each for each in np.flatnonzero(self._counts).tolist() if each != self._zero]
         grids = np.meshgrid(*(np.arange(self._counts[each] + 1) for each in used), indexing="ij")
         counts = np.zeros((grids[0].size if grids else 1, self._counts.size), dtype=np.int64)
@@ -212,10 +212,10 @@ class LeakageProblem:
     def respond(
         self, goal: Goal, hidden: checks.IntVector, covered: checks.FloatVector
     ) -> tuple[checks.FloatVector, checks.IntVector]:
-        """The objective with the best number of weights of bin z beside `hidden` others that cover so much.
+        """Return objectives and numbers of weights of bin z, best for `hidden` other weights of coverage `covered`.
 
         Returns:
-            Values, infinite where the limits cannot be kept; and the numbers.
+            The objectives, infinite if the limits cannot be kept; and the numbers of weights of bin z.
         """
         wanted = self._zero_gains.size
         if goal.cost > 0:
@@ -231,7 +231,7 @@ class LeakageProblem:
         return values, zeros
 
     def _flags(self, counts: checks.IntVector, zeros: int) -> BoolVector:
-        """The mask of the first of every bin."""
+        """Return the mask of the first `counts[x]` parameters of every bin x, and of the first `zeros` of bin z."""
         taken = counts.copy()
         taken[self._zero] = zeros
         flags = np.zeros(self._size, dtype=bool)
@@ -246,11 +246,11 @@ class _Found:
 
     Attributes:
         multiplier: μ.
-        value: of the goal; infinite if no mask of the chain keeps the limits.
-        short: coverage that the limits miss, if they do.
-        hidden: encrypted outside bin z.
-        zeros: encrypted in it.
-        bound: no mask within all constraints has a lower value; infinite: there is none.
+        value: the objective; infinite if no mask of the chain keeps the limits.
+        short: by how much the limits are missed; 0 if they are kept.
+        hidden: number of encrypted weights outside bin z.
+        zeros: number of encrypted weights in bin z.
+        bound: a lower bound on the objective of every feasible mask; infinite: no mask is feasible.
     """
 
     multiplier: float
@@ -262,12 +262,12 @@ class _Found:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """The lower the better: first how much is missing, then the value."""
+        """The sort key, lower is better: first the missing coverage, then the objective."""
         return (self.short, self.value)
 
 
 class _Chains:
-    """The masks that multipliers give, in groups of weights of a bin that are encrypted together."""
+    """The chains of masks that multipliers give. Weights of a bin form groups that are encrypted together."""
 
     def __init__(self, problem: LeakageProblem, *, group: int, least: int = 0) -> None:
         self._problem, self._group, self._least = problem, group, least
@@ -287,7 +287,7 @@ class _Chains:
         self._sizes = np.concatenate(sizes) if group > 1 else None
 
     def at(self, multiplier: float, goal: Goal, *, bounded: bool = False) -> _Found:
-        """What the chain of that multiplier gives; its bound only if asked for."""
+        """Return the best mask of the multiplier's chain; its `bound` is computed only if `bounded`."""
         problem = self._problem
         scores = self._gains - multiplier * self._steps
         order = self._descending(scores)
@@ -301,7 +301,7 @@ class _Chains:
             most = np.minimum(ceiling, problem._most_covered[hidden])[possible]
             bounds, _ = problem.respond(goal, hidden[possible], most)
             bound = float(bounds.min(initial=math.inf))
-        # Beyond the first mask that keeps the leakage bound, a smaller multiplier gives better ones.
+        # Far beyond the first mask that keeps the leakage bound, a smaller multiplier gives better masks.
         first = int(holds.argmax())
         hidden, covered = hidden[first : first + _AFTER], covered[first : first + _AFTER]
         values, zeros = problem.respond(goal, hidden, covered)
@@ -314,41 +314,41 @@ class _Chains:
         return _Found(multiplier, float(values[best]), 0.0, int(hidden[best]), int(zeros[best]), bound)
 
     def counts(self, multiplier: float, hidden: int) -> checks.IntVector:
-        """How many of each bin are in the chain's first `hidden`; for groups of one."""
+        """Return how many of the chain's first `hidden` weights are in each bin; for groups of one."""
         order = self._descending(self._gains - multiplier * self._steps)
         return np.bincount(self._bins[order[:hidden]], minlength=self._problem._counts.size)
 
     @property
     def least(self) -> int:
-        """A number of encrypted weights below which no mask keeps the leakage bound."""
+        """A lower bound on the number of encrypted weights with which a mask keeps the leakage bound."""
         order, first = self._fewest()
         return int(self._numbers(order)[first]) - self._group * self._problem._counts.size
 
     def fewest(self) -> checks.IntVector:
-        """Counts with the fewest encrypted weights that keep the leakage bound; for groups of one."""
+        """Return the count vector with the fewest encrypted weights that keeps the leakage bound; for groups of one."""
         order, first = self._fewest()
         return np.bincount(self._bins[order[:first]], minlength=self._problem._counts.size)
 
     def _fewest(self) -> tuple[checks.IntVector, int]:
-        """The groups that lower the leakage most first, and how many of them keep the bound."""
+        """Return the groups, those that lower the leakage most first, and how many of them keep the bound."""
         problem = self._problem
         order = self._descending(-self._steps)
         looks_zero = problem._entropies[problem._counts[problem._zero] + self._numbers(order)]
         return order, int((running(self._steps[order]) - looks_zero <= problem._allowance).argmax())
 
     def _descending(self, scores: checks.FloatVector) -> checks.IntVector:
-        """The groups by score per weight; within a bin scores descend already, so the sort merges a few runs."""
+        """Return the groups by descending score per weight. The sort is fast: within a bin, scores already descend."""
         return np.argsort(-(scores if self._sizes is None else scores / self._sizes), kind="stable")
 
     def _numbers(self, order: checks.IntVector) -> checks.IntVector:
-        """Encrypted weights after 0, 1, … groups."""
+        """Return the number of encrypted weights after 0, 1, … groups."""
         if self._sizes is None:
             return np.arange(order.size + 1)
         return running(self._sizes[order]).astype(np.int64)
 
 
 def running(values: checks.FloatVector) -> checks.FloatVector:
-    """Sums of the first 0 … N values."""
+    """Return the sums of the first 0 … N values."""
     sums = np.empty(values.size + 1)
     sums[0] = 0.0
     np.cumsum(values, out=sums[1:])
@@ -356,14 +356,14 @@ def running(values: checks.FloatVector) -> checks.FloatVector:
 
 
 def _first_best(values: checks.FloatVector, numbers: checks.IntVector, *, last: bool) -> int:
-    """The place of the lowest value; of equals the one with the fewest encrypted, or with `last` the most."""
+    """Return the index of the lowest value; ties: the one with the fewest encrypted, or with `last` the most."""
     ties = np.flatnonzero(values == values.min())
     counted = numbers[ties]
     return int(ties[counted.argmax() if last else counted.argmin()])
 
 
 def _golden(rank: Callable[[float], tuple[float, float]], low: float, high: float, *, steps: int) -> float:
-    """Where `rank` is lowest between two points, by golden sections."""
+    """Return the point between `low` and `high` where `rank` is lowest, by golden-section search."""
     ratio = (math.sqrt(5) - 1) / 2
     left, right = high - ratio * (high - low), low + ratio * (high - low)
     at_left, at_right = rank(left), rank(right)

@@ -1,7 +1,7 @@
-"""The best mask for a goal: along the prefixes of one order, or over all masks under a bound on the leakage.
+"""Search for the best mask: among the prefixes of one order, or among all masks under a bound on the leakage.
 
-Along an order, blocks are encrypted one after the other; coverage rises and leakage falls with their number. So the
-prefixes that meet all constraints are an interval, and the best of them is an `argmin` over it.
+A prefix is the first K blocks of the order. With K, coverage rises and leakage falls. So the prefixes that meet all
+constraints form an interval, and the best prefix is an `argmin` over it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sensecrypt.types import BoolVector, Decision
 Constraint = Literal["budget", "security", "mi"]
 CONSTRAINTS: tuple[Constraint, ...] = ("budget", "security", "mi")
 Extremes = tuple[tuple[int, int], tuple[float, float]]
-_ENUMERATED = 14  # blocks whose masks are all tried for the least coverage
+_ENUMERATED = 14  # up to this many blocks, all masks are tried for the least coverage
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +29,9 @@ class Chosen:
     """A mask.
 
     Attributes:
-        count: blocks in it.
-        flags: one bool a block; None: the first `count` of the order.
-        gap: how much lower the objective of another mask could be, at most.
+        count: number of encrypted blocks.
+        flags: one bool per block; None: the first `count` blocks of the order are encrypted.
+        gap: an upper bound on how much lower the objective of another mask can be.
     """
 
     count: int
@@ -51,14 +51,14 @@ class PrefixSearch:
         tight: BoolVector | None = None,
         every_mask: bool = False,
     ) -> None:
-        """Search these prefixes.
+        """Store the constraints.
 
         Args:
-            coverage: of the first 0 … N blocks.
-            floor: coverage that must be reached.
-            forced: blocks that must be encrypted.
-            tight: for 0 … N blocks, whether the leakage bound holds; None: there is none.
-            every_mask: whether all masks compete, of which the prefixes are the best.
+            coverage: the coverage of the first 0 … N blocks.
+            floor: the smallest coverage.
+            forced: the number of blocks that must be encrypted.
+            tight: for 0 … N blocks, whether the leakage bound holds; None: there is no bound.
+            every_mask: whether any set of blocks may be encrypted; the best are prefixes, `extremes` needs all.
         """
         self.coverage, self.total = coverage, coverage.size - 1
         self._floor, self._every_mask = floor, every_mask
@@ -71,25 +71,25 @@ class PrefixSearch:
 
     @property
     def needed_for_security(self) -> int:
-        """Fewest blocks that reach the floor."""
+        """The fewest blocks that reach the floor."""
         return self._least["security"]
 
     @property
     def needed_for_mi(self) -> int | None:
-        """Fewest blocks that keep the leakage bound; None without one."""
+        """The fewest blocks that keep the leakage bound; None: there is no bound."""
         return self._least["mi"] if self._bounded else None
 
     def best(self, goal: Goal) -> Chosen | None:
-        """The best prefix that meets all constraints."""
+        """Return the best prefix that meets all constraints; None: there is none."""
         count = self._best(goal)
         return None if count is None else Chosen(count)
 
     def covered(self, chosen: Chosen) -> float:
-        """The coverage of a mask."""
+        """Return the coverage of a mask."""
         return float(self.coverage[chosen.count])
 
     def extremes(self, allowed: int) -> Extremes | None:
-        """Fewest and most blocks, least and most coverage of the masks that meet all constraints."""
+        """Return the smallest and largest number of blocks, and coverage, of the masks that meet all constraints."""
         low = max(self._least.values())
         if low > allowed:
             return None
@@ -99,14 +99,14 @@ class PrefixSearch:
         return (low, allowed), (least, float(self.coverage[allowed]))
 
     def decided_by(self, count: int, goal: Goal) -> Decision:
-        """The constraint without which the answer would be another; "objective" if no constraint moved it."""
+        """Return the constraint without which the best prefix would differ; "objective" if there is none."""
         free = self._best(goal, without=CONSTRAINTS)
         if free == count:
             return "objective"
         for name in CONSTRAINTS:
             if self._best(goal, without=(name,)) != count:
                 return name
-        # Two constraints ask for the very same count: name the first that the unconstrained optimum breaks.
+        # Two constraints demand the same count: return the first that the unconstrained optimum breaks.
         if cast(int, free) > goal.most:
             return "budget"
         return "security" if cast(int, free) < self._least["security"] else "mi"
@@ -125,7 +125,7 @@ class PrefixSearch:
         return low + int(score.argmin())
 
     def _least_coverage(self, most: float, allowed: int) -> float:
-        """The smallest coverage above the floor of any mask; of many blocks, one has next to the floor itself."""
+        """Return the smallest coverage of any mask above the floor; with many blocks, that is close to the floor."""
         if self.total > _ENUMERATED:
             return min(self._floor, most)
         every = np.arange(1 << self.total)[:, None] >> np.arange(self.total) & 1
@@ -134,7 +134,7 @@ class PrefixSearch:
 
 
 class LeakageSearch(PrefixSearch):
-    """All masks under a bound on the leakage: a prefix of the sensitivity order where that keeps it."""
+    """Search among all masks under a bound on the leakage. The prefix is the answer if it keeps the bound."""
 
     def __init__(
         self,
@@ -146,15 +146,15 @@ class LeakageSearch(PrefixSearch):
         zero: int,
         bound: float,
     ) -> None:
-        """Search all masks.
+        """Store the constraints.
 
         Args:
-            coverage: of the 0 … N most sensitive parameters.
-            floor: coverage that must be reached.
+            coverage: the coverage of the 0 … N most sensitive parameters.
+            floor: the smallest coverage.
             ranking: the parameters, most sensitive first.
             bins: the bin of each parameter's weight, by parameter.
             zero: the bin of zero.
-            bound: on the mutual information, in bits.
+            bound: the bound on the mutual information, in bits.
         """
         super().__init__(coverage, floor)
         self._bins, self._ranked_bins, self._zero, self._bound = bins, bins[ranking], zero, bound
@@ -166,22 +166,22 @@ class LeakageSearch(PrefixSearch):
 
     @property
     def needed_for_mi(self) -> int | None:
-        """Fewest parameters, whichever, that keep the leakage bound."""
+        """The fewest parameters, of any sensitivity, that keep the leakage bound."""
         found = self._problem.solve(Goal(1.0, 0.0, self.total, -math.inf))
         return self.total if found is None else int(np.count_nonzero(found.flags))
 
     def best(self, goal: Goal) -> Chosen | None:
-        """The best mask that meets all constraints."""
+        """Return the best mask that meets all constraints; None: there is none."""
         count = self._best(goal)
         if count is None:
-            return None  # not even without the leakage bound
+            return None  # infeasible even without the leakage bound
         if self._keeps_bound(count):
             return Chosen(count)
         found = self._problem.solve(goal)
         return None if found is None else Chosen(int(np.count_nonzero(found.flags)), found.flags, found.gap)
 
     def extremes(self, allowed: int) -> Extremes | None:
-        """Fewest and most parameters, least and most coverage of the masks that meet all constraints."""
+        """Return the smallest and largest number of parameters, and coverage, of the masks within all constraints."""
         goal = Goal(1.0, 0.0, allowed, self._floor)
         fewest, best = self.best(goal), self.best(replace(goal, cost=0.0, gain=1.0))
         if fewest is None or best is None:
@@ -190,13 +190,13 @@ class LeakageSearch(PrefixSearch):
         return (fewest.count, allowed), (min(most, self._problem.least_coverage(self._floor, allowed)), most)
 
     def covered(self, chosen: Chosen) -> float:
-        """The coverage of a mask."""
+        """Return the coverage of a mask."""
         if chosen.flags is None:
             return float(self.coverage[chosen.count])
         return float(np.diff(self.coverage)[chosen.flags[self._ranking]].sum())
 
     def _keeps_bound(self, count: int) -> bool:
-        """Whether the most sensitive `count` parameters may be what is encrypted."""
+        """Return whether encrypting the `count` most sensitive parameters keeps the leakage bound."""
         counts = np.bincount(self._ranked_bins, minlength=self._zero + 1)
         encrypted = np.bincount(self._ranked_bins[:count], minlength=counts.size)
         encrypted[self._zero] = 0

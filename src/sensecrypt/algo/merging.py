@@ -1,7 +1,7 @@
-"""Merging clusters bottom-up: the nearest two first, every level scored by its mean silhouette (Rousseeuw 1987).
+"""Bottom-up merging of clusters, the nearest two first; each level has a mean silhouette (Rousseeuw 1987).
 
 The distance of two clusters is the mean distance of their members (average linkage). It does not depend on the
-clusters' sizes, so that a small group is as visible as a large one.
+clusters' sizes, so that small groups count as much as large ones.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy.typing as npt
 from sensecrypt.checks import IntVector
 
 Matrix = npt.NDArray[np.float64]
-LEAST_TO_JUDGE = 8  # members of a cluster; of fewer, halves say nothing
+LEAST_TO_JUDGE = 8  # the separation of clusters with fewer members is not meaningful
 
 
 def join_small(distances: Matrix, labels: IntVector, min_size: int) -> IntVector:
-    """Join clusters of fewer than `min_size` members to the nearest cluster, the smallest first.
+    """Return labels after clusters of fewer than `min_size` members joined the nearest cluster, the smallest first.
 
     Args:
-        distances: of every pair of members.
-        labels: the cluster of each member, from 0 on without gaps.
-        min_size: of every cluster in the result, unless there is only one.
+        distances: the distance of every pair of members.
+        labels: the cluster of each member, numbered from 0 without gaps.
+        min_size: the minimum size of every cluster in the result, unless there is only one.
     """
     pairs = _sum_by_cluster(_sum_by_cluster(distances, labels).T, labels)
     while len(pairs) > 1:
@@ -38,9 +38,9 @@ def join_small(distances: Matrix, labels: IntVector, min_size: int) -> IntVector
 
 
 def merge_levels(distances: Matrix, labels: IntVector) -> Iterator[tuple[float, IntVector]]:
-    """Mean silhouette and labels of the given clusters, then after each merge of the nearest two, down to two clusters.
+    """Yield mean silhouette and labels of the given clusters and after each merge of the nearest two, down to two.
 
-    Sums of distances are added up as clusters merge: a level costs members times clusters, not members squared.
+    Merging adds sums of distances: a level costs members × clusters, not members².
     """
     sums = _sum_by_cluster(distances, labels)
     pairs = _sum_by_cluster(sums.T, labels)
@@ -53,20 +53,21 @@ def merge_levels(distances: Matrix, labels: IntVector) -> Iterator[tuple[float, 
 
 
 def mean_silhouette(distances: Matrix, labels: IntVector) -> float:
-    """Mean over all members of (b − a) / max(a, b); −1 where it has no meaning: one cluster, or one per member.
+    """Return the mean over all members of (b − a) / max(a, b); −1 if undefined: one cluster, or one per member.
 
-    a is a member's mean distance to the others of its cluster, b to the members of the nearest other cluster. A member
-    that is alone in its cluster counts as 0.
+    a is a member's mean distance to the others of its cluster, b that to the members of the nearest other cluster. The
+    only member of a cluster counts as 0.
     """
     return _silhouette(_sum_by_cluster(distances, labels), labels)
 
 
 def least_separation(rows: Matrix, labels: IntVector) -> float:
-    """How many standard deviations the nearest two clusters of at least 8 members are apart; infinite without such two.
+    """Return the distance of the nearest two clusters of at least 8 members, in standard deviations.
 
-    Two clusters' members are projected on the line between the clusters' means. Noise in all other directions, which
-    lowers silhouettes, does not count. Half of the members give the line, the other half is projected, and conversely:
-    otherwise noise would separate any two clusters. A normal distribution cut in the middle has 2.6, a uniform one 3.5.
+    It is infinite if there are no two such clusters. The members of two clusters are projected on the line between the
+    clusters' means, so that noise in all other directions, which lowers silhouettes, does not count. Half of the
+    members define the line and the other half is projected, and vice versa: otherwise noise would separate any two
+    clusters. The halves of a normal distribution are 2.6 apart, those of a uniform one 3.5.
     """
     members = [rows[labels == cluster] for cluster, size in enumerate(np.bincount(labels)) if size >= LEAST_TO_JUDGE]
     return min((_separation(first, second) for first, second in combinations(members, 2)), default=np.inf)
@@ -96,14 +97,14 @@ def _silhouette(sums: Matrix, labels: IntVector) -> float:
 
 
 def _mean_distances(pairs: Matrix, sizes: IntVector) -> Matrix:
-    """Of the members of every two clusters; infinite from a cluster to itself."""
+    """Return the mean distance of the members of every two clusters; infinite from a cluster to itself."""
     between = pairs / np.outer(sizes, sizes)
     np.fill_diagonal(between, np.inf)
     return between
 
 
 def _sum_by_cluster(values: Matrix, labels: IntVector) -> Matrix:
-    """The sum of each row's values over the columns of each cluster."""
+    """Return the sum of each row's values over the columns of each cluster."""
     columns = np.argsort(labels, kind="stable")
     return np.add.reduceat(values[:, columns], np.searchsorted(labels[columns], np.arange(labels.max() + 1)), axis=1)
 
@@ -115,6 +116,6 @@ def _join_columns(sums: Matrix, keep: int, drop: int) -> Matrix:
 
 
 def _join_labels(labels: IntVector, keep: int, drop: int) -> IntVector:
-    """Two clusters as one; `keep` is the smaller number, and numbers stay without gaps."""
+    """Return labels with cluster `drop` joined to `keep`, the smaller number, and numbered without gaps."""
     labels = np.where(labels == drop, keep, labels)
     return np.where(labels > drop, labels - 1, labels)

@@ -8,14 +8,14 @@ from sensecrypt import checks
 
 
 def descending_order(values: checks.FloatVector) -> tuple[checks.IntVector, checks.FloatVector]:
-    """Indices of `values` from the largest to the smallest, equal values by index; and the values in that order.
+    """Return the indices of `values` from the largest to the smallest, ties by index, and the values in that order.
 
-    The bit patterns of non-negative floats sort as the numbers do. So the complemented pattern with its last bits
-    replaced by the index is one integer whose plain sort, which NumPy vectorises, is the wanted order, four times
-    faster than a stable argsort. Only where numbers differ in nothing but the replaced bits is a repair needed.
+    The bit patterns of non-negative floats sort like the numbers. So the complemented pattern, its last bits replaced
+    by the index, is an integer, and sorting these integers (which NumPy vectorises) gives the order four times faster
+    than a stable argsort. Numbers that differ only in the replaced bits are sorted again afterwards.
 
     Args:
-        values: N finite numbers, none negative.
+        values: N finite, non-negative numbers.
     """
     size = values.size
     index_bits = np.uint64((1 << max(1, (size - 1).bit_length())) - 1)
@@ -28,7 +28,7 @@ def descending_order(values: checks.FloatVector) -> tuple[checks.IntVector, chec
     in_order = pattern[order]
     misplaced = np.flatnonzero(in_order[1:] > in_order[:-1])
     if misplaced.size:
-        # Runs of equal keys that hold a misplaced pair: few, and short.
+        # Sort the runs of equal keys with a misplaced pair again: they are few and short.
         starts = np.concatenate([[0], np.flatnonzero((key[1:] ^ key[:-1]) > index_bits) + 1, [size]])
         runs = np.unique(np.searchsorted(starts, misplaced, side="right") - 1)
         lengths = starts[runs + 1] - starts[runs]

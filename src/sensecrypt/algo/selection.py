@@ -1,20 +1,20 @@
-"""What a client encrypts (paper, "Model Parameter Selection Optimization Problem"), without a solver.
+"""Selects what a client encrypts (paper, "Model Parameter Selection Optimization Problem"), without a solver.
 
-Every block costs one ciphertext, so among all masks of K blocks the K most sensitive ones protect most: without a bound
-on the mutual information the optimum over the 2^N masks is one of the N + 1 prefixes of the sensitivity order, and is
-read off it. With a bound that this prefix breaks, `leakage_constraint` finds the optimum, with a stated gap. Where
-blocks hold several parameters, or an `order` or `always` is given, the masks that compete are the prefixes alone.
+Every block costs one ciphertext, so of all masks of K blocks the K most sensitive blocks protect most. Without a bound
+on the mutual information, the optimum over the 2^N masks is therefore one of the N + 1 prefixes of the sensitivity
+order. If that prefix breaks the bound, `leakage_constraint` searches the optimum and states a gap. If blocks hold
+several parameters, or `order` or `always` is given, only the prefixes are considered.
 
-The objectives, f₁ = K blocks and f₂ = their sensitivity:
+The objectives, with f₁ = number of blocks and f₂ = their sensitivity:
 
-* `balance` (the paper): minimise β₁·f̄₁ − β₂·f̄₂; of equals, the cheapest;
-* `protect`: maximise f₂; of equals, the one that encrypts most.
+* `balance` (the paper): minimise β₁·f̄₁ − β₂·f̄₂; ties: the cheapest mask;
+* `protect`: maximise f₂; ties: the mask that encrypts most.
 
-f̄ = (f − f^min) / (f^max − f^min), and the paper does not say over which masks the extremes are taken. `normalise`:
+f̄ = (f − f^min) / (f^max − f^min). The paper does not say over which masks f^min and f^max are taken. `normalise`:
 
-* `all`: over all masks: f₁ in 0 … N, f₂ in 0 … the whole sensitivity;
-* `budget`: over the masks that the budget allows: f₁ in 0 … ⌊αN⌋, f₂ in 0 … what the best of them protects;
-* `feasible`: over the masks that meet every constraint. An f with one value only is left out.
+* `all`: over all masks: f₁ in 0 … N, f₂ in 0 … the total sensitivity;
+* `budget`: over the masks within the budget: f₁ in 0 … ⌊αN⌋, f₂ in 0 … what the best of them protects;
+* `feasible`: over the masks that meet every constraint. An f with a single value is left out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OnInfeasible = Literal["error", "budget", "security"]
 
 
 def security_floor(budget: float, *, B: float, C: float) -> float:
-    """The share of the total sensitivity that a client with this budget must encrypt: 1 − C·e^(−Bα)."""
+    """Return the share of the total sensitivity that a client with budget α must encrypt: 1 − C·e^(−Bα)."""
     alpha = checks.number("budget", budget, low=0.0, high=1.0, open_low=True)
     scale, step = checks.number("C", C, low=0.0, high=1.0), checks.number("B", B, low=0.0)
     return 1.0 - scale * math.exp(-step * alpha)
@@ -62,7 +62,7 @@ def select(
     on_infeasible: OnInfeasible = "error",
     bins: int = DEFAULT_BINS,
 ) -> Selection:
-    """Choose the blocks to encrypt within the budget, above the security floor and below the leakage bound.
+    """Select the blocks to encrypt within the budget, above the security floor and below the leakage bound.
 
     Args:
         sensitivity: γ, N non-negative numbers.
@@ -70,17 +70,18 @@ def select(
         B: how fast the security floor rises with the budget.
         C: in [0, 1], how far below 1 the floor starts.
         max_mi: η, the bound on the mutual information in bits; needs `weights`.
-        weights: N numbers; without `max_mi` they only make the result report the mutual information.
+        weights: N numbers; without `max_mi` they serve only to report the mutual information.
         beta: weights of cost and protection in the objective `balance`.
         normalise: over which masks `balance` scales its objectives: `all`, `budget` or `feasible`.
         block: parameters per ciphertext.
         order: a permutation of the parameters: blocks are cut along it, and only prefixes of it are considered.
-        always: one bool per parameter: what must be encrypted whatever its sensitivity; part of the security floor.
-            Along an `order`, the shortest prefix that holds all of it.
+        always: one bool per parameter: parameters that must be encrypted regardless of sensitivity; part of the
+            security floor. Along an `order`, the shortest prefix that contains all of them.
         objective: `balance` or `protect`.
-        on_infeasible: `error`; `budget`, all that the budget allows, and `always`; or `security`, the fewest blocks
-            that meet the security floor and the leakage bound, whatever the budget.
-        bins: of the mutual information.
+        on_infeasible: what to do if no mask meets all constraints. `error`: raise. `budget`: encrypt as much as the
+            budget allows, and at least `always`. `security`: encrypt the fewest blocks that meet the security floor and
+            the leakage bound, and ignore the budget.
+        bins: number of bins of the mutual information.
 
     Raises:
         InfeasibleSelection: no mask meets all constraints, and `on_infeasible` is `error`.
@@ -147,7 +148,7 @@ def select(
     if weights is not None:
         mi = mutual_information(weights, mask, bins=bins)
         if bound is not None and feasible:
-            mi = min(mi, bound)  # as sums of so many terms round
+            mi = min(mi, bound)  # long sums round
     return Selection(mask, search.covered(chosen), floor, mi, allowed, decided_by, feasible, chosen.gap)
 
 
@@ -163,7 +164,7 @@ def _goal(
     allowed: int,
     floor: float,
 ) -> Goal | None:
-    """What one block costs and what the whole sensitivity is worth; None: no mask is feasible."""
+    """Return the objective as cost per block and gain of the total sensitivity; None: no mask is feasible."""
     if objective == "protect":
         return Goal(0.0, 1.0, allowed, floor)
     if normalise == "all":
@@ -179,22 +180,22 @@ def _goal(
 
 
 def _wanted_blocks(always: npt.ArrayLike, slots: checks.IntVector | None, block: int, size: int) -> BoolVector:
-    """Which blocks hold a parameter that must be encrypted."""
+    """Return which blocks contain a parameter that must be encrypted."""
     flags = np.asarray(always)
     if flags.dtype != np.bool_ or flags.shape != (size,):
-        raise InvalidInput("always", f"has shape {flags.shape} and dtype {flags.dtype}", "pass one bool a parameter")
+        raise InvalidInput("always", f"has shape {flags.shape} and dtype {flags.dtype}", "pass one bool per parameter")
     in_slots = flags if slots is None else flags[slots]
     return cast(BoolVector, np.logical_or.reduceat(in_slots, np.arange(0, size, block)))
 
 
 def _block_sums(values: checks.FloatVector, block: int) -> checks.FloatVector:
-    """Sum of each run of `block` values, relative to the largest value so that nothing overflows."""
+    """Return the sum of each run of `block` values, relative to the largest value to avoid overflow."""
     scaled = values / values.max()
     return scaled if block == 1 else np.add.reduceat(scaled, np.arange(0, scaled.size, block))
 
 
 def _running_share(gains: checks.FloatVector) -> checks.FloatVector:
-    """Share of the total in the first K gains, for K = 0 … N: exactly 0 at first and exactly 1 at last."""
+    """Return the share of the total in the first K gains, for K = 0 … N: exactly 0 at K = 0 and exactly 1 at K = N."""
     share = np.empty(gains.size + 1)
     share[0] = 0.0
     np.cumsum(gains, out=share[1:])

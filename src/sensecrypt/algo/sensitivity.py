@@ -1,4 +1,4 @@
-"""How much the loss hangs on each parameter (paper, "Definition of Model Parameter Sensitivity", Eq. 2).
+"""Sensitivity: how much the loss depends on each parameter (paper, "Definition of Model Parameter Sensitivity", Eq. 2).
 
 Γ(w) ≈ |w · ∂L/∂w|: the first-order change of the loss if the parameter were set to zero.
 """
@@ -21,18 +21,18 @@ def sensitivity(weights: Array, gradients: Array) -> Array: ...
 @overload
 def sensitivity(weights: Sequence[Array], gradients: Sequence[Array]) -> list[Array]: ...
 def sensitivity(weights: Array | Sequence[Array], gradients: Array | Sequence[Array]) -> Array | list[Array]:
-    """Element-wise |w·g|.
+    """Return |w·g|, element by element.
 
     Args:
-        weights: an array of any shape, or one array a layer.
-        gradients: of the loss, the same shapes.
+        weights: an array of any shape, or one array per layer.
+        gradients: the gradient of the loss, in the same shapes.
 
     Returns:
         An array of the same shape, or a list of arrays.
     """
     if isinstance(weights, (list, tuple)) and any(np.ndim(layer) for layer in weights):
         if not isinstance(gradients, (list, tuple)) or len(gradients) != len(weights):
-            raise InvalidInput("gradients", f"is not a list of {len(weights)} arrays", "pass one array for each layer")
+            raise InvalidInput("gradients", f"is not a list of {len(weights)} arrays", "pass one array per layer")
         pairs = enumerate(zip(weights, gradients, strict=True))
         return [_layer(w, g, f"[{index}]") for index, (w, g) in pairs]
     return _layer(weights, gradients, "")
@@ -41,11 +41,12 @@ def sensitivity(weights: Array | Sequence[Array], gradients: Array | Sequence[Ar
 def _layer(weights: npt.ArrayLike, gradients: npt.ArrayLike, index: str) -> Array:
     w, g = _floats("weights" + index, weights), _floats("gradients" + index, gradients)
     if w.shape != g.shape:
-        raise InvalidInput(f"gradients{index}", f"has shape {g.shape}, weights {w.shape}", "pass both from one model")
+        problem = f"has shape {g.shape}, but weights has shape {w.shape}"
+        raise InvalidInput(f"gradients{index}", problem, "pass both from the same model")
     with np.errstate(over="ignore"):
         product: Array = np.abs(w * g)
     if not np.isfinite(product).all():
-        problem = "is NaN or infinite, or overflows when multiplied with the weights"
+        problem = "is NaN or infinite, or overflows when multiplied by the weights"
         raise InvalidInput(f"gradients{index}", problem, "check the training step for divergence")
     return product
 

@@ -1,8 +1,8 @@
-"""Server updates: from the mean update of a round to the step that the model takes.
+"""Server updates: the model's step from the mean update of a round.
 
 FedAvg adds the mean. FedAvgM (Hsu et al. 2019) adds it to a momentum. FedAdam and FedYogi (Reddi et al. 2021, Algorithm
-2, without bias correction) scale every coordinate by what it did so far. A new rule is one function in `RULES`:
-(mean update, state, settings) → (step, state), where a state is named vectors, none at first.
+2, without bias correction) scale every coordinate by its past second moment. A new rule is one function in `RULES`:
+(mean update, state, settings) → (step, state). A state is a set of named vectors, empty at first.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class ServerRule:
 
     Attributes:
         rule: a name in `RULES`.
-        learning_rate: η, of the server.
-        momentum: β₁; of the momentum in FedAvgM, of the first moment in FedAdam and FedYogi.
-        beta2: of the second moment.
-        tau: τ, what keeps steps small where nothing moved.
-        statistics: how many values at the end are no parameters but statistics, such as the running means of batch
-            normalisation: they take the mean as it is, whatever the rule.
+        learning_rate: η, the server's learning rate.
+        momentum: β₁: decay of the momentum in FedAvgM, of the first moment in FedAdam and FedYogi.
+        beta2: β₂: decay of the second moment.
+        tau: τ, which keeps steps small for coordinates that did not change.
+        statistics: number of values at the end that are statistics, such as the running means of batch normalisation;
+            under every rule, the unchanged mean is added to them.
     """
 
     rule: str = "fedavg"
@@ -40,7 +40,7 @@ class ServerRule:
     statistics: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a rule that is none, and settings without a bound on steps."""
+        """Refuse unknown rules, and settings that do not bound the steps."""
         checks.choice("server", self.rule, tuple(RULES))
         checks.number("server_learning_rate", self.learning_rate, low=0.0, high=1e6, open_low=True)
         for name, value in (("server_momentum", self.momentum), ("server_beta2", self.beta2)):
@@ -50,15 +50,15 @@ class ServerRule:
         checks.whole("statistics", self.statistics, low=0)
 
     def step(self, mean: checks.FloatVector, state: State) -> tuple[checks.FloatVector, dict[str, checks.FloatVector]]:
-        """The step that follows from a round's mean update, and the state after it."""
+        """Return the step for a round's mean update, and the new state."""
         if not self.statistics:
             return RULES[self.rule](mean, state, self)
-        many = mean.size - self.statistics
-        step, after = RULES[self.rule](mean[:many], state, self)
-        return np.concatenate([step, mean[many:]]), after
+        parameters = mean.size - self.statistics
+        step, after = RULES[self.rule](mean[:parameters], state, self)
+        return np.concatenate([step, mean[parameters:]]), after
 
     def reach(self, clip: float) -> float:
-        """The longest step of the parameters that updates of at most that L2 norm can lead to."""
+        """Return a bound on the L2 norm of the parameters' step if no update's norm exceeds `clip`."""
         if self.rule == "fedavg":
             return self.learning_rate * clip
         if self.rule == "fedavgm":
@@ -110,7 +110,7 @@ def _first_moment(mean: checks.FloatVector, state: State, rule: ServerRule) -> c
 
 
 def _second_moment(mean: checks.FloatVector, state: State, rule: ServerRule) -> checks.FloatVector:
-    """V before this round; it starts as τ², as published."""
+    """Return the second moment before this round; it starts at τ², as published."""
     return state["second"] if "second" in state else np.full_like(mean, rule.tau**2)
 
 

@@ -40,7 +40,7 @@ def advise(
 ) -> None:
     """Recommend a protection for a model and a fleet, with its cost and what attackers find.
 
-    With FILE.py:FUNCTION, the function returns your model (an nn.Module that tells classes apart), and a function
+    With FILE.py:FUNCTION, the function returns your model (an nn.Module with one output per class), and a function
     `data` in the same file returns its inputs and labels. Without, a model of the paper is used. From Python:
     sensecrypt.advise(model, (inputs, labels)).
 

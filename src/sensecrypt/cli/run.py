@@ -66,8 +66,8 @@ def run(
 
     if resume:
         if out is None or config_file is not None or preset is not None:
-            fix = "give it --out, and --set for what is to change"
-            raise InvalidInput("--resume", "continues the run of a folder, as it was configured", fix)
+            fix = "give --out, and --set for changes"
+            raise InvalidInput("--resume", "continues the run of a folder, as configured there", fix)
         folder = RunFolder(out)
         config = folder.read_config()
         if changes:
@@ -156,7 +156,7 @@ def show(config: RunConfig, result: Outcome, folder: Path) -> None:
     steps = next((each.clients for each in times if each.number == last), {})
     if config.encryption.crypto != "real":
         click.secho("Calibrated: NOTHING was really encrypted; its measured cost is charged.", bold=True)
-    columns = ("client", "device", "cluster", "accuracy", "encrypted", "covered", "device time", "kB up")
+    columns = ("client", "device", "cluster", "accuracy", "encrypted", "covered", "device\ntime", "kB up")
     rows = [
         (
             str(record.client),

@@ -33,7 +33,7 @@ def show_table(
         click.secho(click.wrap_text(title, width), bold=True)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
     for column in columns:
-        table.add_column(escape(column), justify="left" if column in left else "right")
+        table.add_column(escape(column), justify="left" if column in left else "right", overflow="fold")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*(escape(text.replace("\N{NO-BREAK SPACE}", " ")) for text in row))  # ASCII terminals
     Console(width=width).print(table)

@@ -1,1 +1,1 @@
-"""One client: it trains, scores, selects, protects its update, and checks its own conditions."""
+"""The client: trains, scores and selects parameters, protects its update, and checks its own conditions."""

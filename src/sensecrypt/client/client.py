@@ -1,7 +1,7 @@
-"""One client of one run, for any transport: it answers the coordinator's messages, and asks the key service itself.
+"""One client of one run, for any transport: it answers the coordinator's messages and calls the key service itself.
 
-Round descriptions, seeds, orders and models come from the key service. From the coordinator come only addresses of
-rounds, a budget, whether to send sensitivities, and in methods with two exchanges the agreed mask.
+The client gets round descriptions, seeds, orders and models from the key service. It gets only addresses of rounds, a
+budget, whether to send sensitivities and, in methods with two exchanges, the agreed mask from the coordinator.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from sensecrypt.runs.folder import RunFolder
 from sensecrypt.runs.noise import noise_is_on
 from sensecrypt.types import BoolVector
 
-NO_PART = "this client takes no part; the reason is in its own log"
+NO_PART = "this client does not take part; the reason is in its own log"
 _LOG = logging.getLogger("sensecrypt.client")
-_NOISED = "noised.safetensors"  # what this client sends for clustering, where noise is added
+_NOISED = "noised.safetensors"  # this client's noised sensitivities for clustering
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,16 +46,16 @@ class Client:
     """A client of one run.
 
     Attributes:
-        number: of the client.
-        run: name of the run.
+        number: the client's number.
+        run: the run's name.
         context: settings, model, data and key.
         initial: the model before the first round.
         clip: the bound on its updates; None: it sends whole models.
-        keyservice: as this client sees it.
-        folder: for the files that it must not lose.
-        accuracy: measures a model on its own data; None: it reports none.
-        identity: with its own conditions; None on one machine, where clients have none.
-        guard: against replayed rounds and runs; None on one machine.
+        keyservice: the connection to the key service.
+        folder: the folder of its persistent files.
+        accuracy: measures a model on its own data; None: it reports no accuracy.
+        identity: its identity and conditions; None in a run on one machine.
+        guard: the guard against replayed rounds and runs; None in a run on one machine.
     """
 
     number: int
@@ -70,7 +70,7 @@ class Client:
     guard: ReplayGuard | None = None
 
     def answer(self, kind: str, parts: Mapping[str, bytes]) -> Parts:
-        """This client's reply to a message of that kind; raises an error if it cannot reply."""
+        """Return this client's reply to a message of that kind; raise if it cannot reply."""
         if kind == "enrol":
             return self.enrol(Invitation.from_bytes(parts["invitation"]).sketch_seed)
         assignment = Assignment.from_bytes(parts["assignment"])
@@ -85,7 +85,7 @@ class Client:
         raise Rejected(f"a message of kind {kind[:20]!r}")
 
     def enrol(self, sketch_seed: bytes) -> Parts:
-        """Describe this client, and its data for clustering: by a sketch that the key service rotates."""
+        """Return this client's description, with a sketch of its sensitivities that the key service has rotated."""
         config, row, facts = self.context.config, np.empty(0), Facts()
         if self.guard is not None:
             self.guard.require_unused(self.initial)
@@ -118,10 +118,10 @@ class Client:
         return {"enrolment": enrolment.to_bytes(), "facts": facts_to_bytes(facts)}
 
     def rank(self, assignment: Assignment) -> Parts:
-        """Score the initial model's parameters, and encrypt the scores."""
+        """Return encrypted scores of the initial model's parameters."""
         if self.guard is not None:
             self.guard.rank(assignment)
-        self.context.key.encrypt([0])  # builds the key's tables, before anything is timed: budgets go by measured time
+        self.context.key.encrypt([0])  # builds the key's tables before time is measured: budgets depend on it
         task = self._fetch(assignment, "sensitivity")
         if self.guard is not None:
             self.guard.claim(self.initial)
@@ -133,7 +133,7 @@ class Client:
         return {"sensitivity": protected.upload, "facts": facts_to_bytes(facts)}
 
     def propose(self, assignment: Assignment) -> Parts:
-        """Train, and propose blocks to encrypt; the trained model is kept for the second exchange."""
+        """Train, and return the blocks to encrypt; the trained model is kept for the second exchange."""
         if self.guard is not None:
             self.guard.begin(assignment)
         task = self._task(assignment, None)
@@ -142,16 +142,16 @@ class Client:
         return {"proposal": message}
 
     def train(self, assignment: Assignment, agreed: bytes | None) -> Parts:
-        """Train, choose, encrypt; the tag goes to the key service, the upload back to the coordinator."""
+        """Train, select and encrypt; send the tag to the key service and return the upload."""
         policy, trained = self.context.config.policy, None
         if agreed is not None and policy.propose is None:
-            raise Rejected("a mask that clients agreed on, and in this run they agree on none")
+            raise Rejected("an agreed mask, but the run's policy has no agreement")
         if policy.propose is not None:
             trained = self._exchange_files.trained(assignment)
         elif self.guard is not None:
             self.guard.begin(assignment)
         if policy.encrypts:
-            self.context.key.encrypt([0])  # as for ranking
+            self.context.key.encrypt([0])  # builds the key's tables, as in `rank`
         task = self._task(assignment, agreed)
         try:
             update = make_update(self.context, task, trained)
@@ -163,7 +163,7 @@ class Client:
         if self.identity is not None:
             least = self.identity.required_share(only_blinds=self.context.blinded and not policy.encrypts)
             if share < least:
-                problem = f"{share:.0%} would be encrypted, this client wants {least:.0%}"
+                problem = f"{share:.0%} would be encrypted, but this client requires {least:.0%}"
                 raise Rejected(f"{problem}: its budget is {task.budget:.2f}")
         self.keyservice.send_tag(update.model.tag, task.round)
         if assignment.start is not None and self.accuracy is not None:
@@ -177,7 +177,7 @@ class Client:
         return parts
 
     def finish(self, assignment: Assignment) -> Parts:
-        """Fetch the final model, keep it, and report how good it is and its hash."""
+        """Fetch and store the final model; return its accuracy and its hash."""
         if self.guard is not None:
             self.guard.require_latest(assignment)
         vector = self._start(assignment)
@@ -189,12 +189,12 @@ class Client:
         return {"facts": facts_to_bytes(Facts(accuracy=accuracy)), "model_sha256": digest}
 
     def _no_part(self, what: str, error: SenseCryptError) -> Rejected:
-        """The reply of a client that takes no part: in a fleet without the reason, which may depend on its data."""
+        """Return the refusal of a client that takes no part; a fleet's hides the reason, which may depend on data."""
         _LOG.warning("%s, because: %s", what, error)
         return Rejected(NO_PART if self.context.discreet else str(error))
 
     def _task(self, assignment: Assignment, agreed: bytes | None) -> Task:
-        """This client's part in a round, with what the key service has for it."""
+        """Return this client's part in a round, with round, seeds, order and model from the key service."""
         given = self._fetch(assignment, "model")
         vector, round_ = self._start(assignment), given.round
         if self.guard is not None:
@@ -221,16 +221,16 @@ class Client:
         return ExchangeFiles(self.folder)
 
     def _fetch(self, assignment: Assignment, purpose: str) -> RoundTask:
-        """What the key service has for this client's part in a round, checked against the assignment."""
+        """Fetch this client's task from the key service and check it against the assignment."""
         place = RoundAddress(self.run, assignment.number, assignment.cluster, purpose, assignment.attempt)
         given = self.keyservice.task(place)
         if address_of(given.round) != place:
             raise Rejected("the key service answered with another round")
         if purpose == "model" and given.round.clip != self.clip:
             bound = "none" if self.clip is None else f"{self.clip:g}"
-            raise Rejected(f"the round bounds updates by {given.round.clip or 'nothing'}, this client by {bound}")
+            raise Rejected(f"the round bounds updates by {given.round.clip or 'nothing'}, but this client by {bound}")
         if assignment.refresh and given.after is None:
-            raise Rejected("sensitivities are asked for, and the key service expects none")
+            raise Rejected("the coordinator requests sensitivities, but the key service expects none")
         if self.identity is not None:
             self.identity.conditions.require_round(given.round, self.number)
             if assignment.refresh and given.after is not None:
@@ -238,7 +238,7 @@ class Client:
         return given
 
     def _start(self, assignment: Assignment) -> Vector:
-        """The model to start from, checked against the last start."""
+        """Return the start model, checked against the previous one."""
         if assignment.start is None:
             return self.initial
         number, attempt = assignment.start
@@ -249,19 +249,19 @@ class Client:
                 rule = self.context.config.server.rule
                 reach, many = rule.reach(self.clip), rule.statistics
                 self.guard.check_start(moved, self.initial.size, number, reach=reach, statistics=many)
-            except InvalidInput as error:  # the aggregator must not learn how far a cluster's models are apart
+            except InvalidInput as error:  # the aggregator must not learn the distance between a cluster's models
                 _LOG.warning("round %d: nothing is trained, because: %s", assignment.number, error)
                 raise Rejected(NO_PART) from None
         return model_from(self.initial, moved, self.clip)
 
     def _gains(self) -> tuple[checks.FloatVector, Facts]:
-        """This client's sensitivities for clustering; noise is added once per run.
+        """Return this client's sensitivities for clustering; noise is added once per run.
 
-        The mean of the same vector under fresh noise, again and again, would reveal it. So the noised vector is kept,
-        and sent again.
+        Averaging the same vector under fresh noise many times would reveal it. So the noised vector is stored and sent
+        again.
         """
         path = self.folder / _NOISED
-        if path.exists():  # also if the run's settings have no noise any more
+        if path.exists():  # even if the run's settings no longer have noise
             header, tensors = parse_any(path.read_bytes(), "noised")
             return tensors["gains"], Facts(**json.loads(header["facts"]))
         gains, facts = clustering_gains(self.context, self.number, self.initial)
@@ -274,7 +274,7 @@ class Client:
 
 
 def _flags(agreed: bytes, round_: Round) -> BoolVector:
-    """One flag per block, from as many bits."""
+    """Return one flag per block from the bits of the agreed mask."""
     if len(agreed) != -(-round_.blocks // 8):
-        raise Rejected(f"a mask of {len(agreed)} bytes, the round has {round_.blocks:,} blocks")
+        raise Rejected(f"a mask of {len(agreed)} bytes, but the round has {round_.blocks:,} blocks")
     return np.unpackbits(np.frombuffer(agreed, dtype=np.uint8), count=round_.blocks).astype(bool)

@@ -1,25 +1,25 @@
 """The conditions under which a client of a fleet takes part in a run, from its own identity file.
 
-layouts = ["prefix"]           # layouts that it takes part in; "blocks" and "individual" upload its own mask
-sketches = true                # whether it sends a sketch of its sensitivities, where a run clusters by them
+layouts = ["prefix"]           # layouts that it accepts; with "blocks" and "individual" it uploads its own mask
+sketches = true                # whether it sends a sketch of its sensitivities if a run clusters clients
 proposals = false              # whether it proposes blocks to encrypt, as in MaskCrypt: they reveal its classes
-uploads = "updates"            # what it uploads; "weights": its whole model, if the run says so
-largest_clip = "auto"          # bound on its updates; a number: up to so much, not an eighth of the initial model
-largest_step = 1.0             # how far one round may move the model, over that bound: FedAvgM takes 10, FedAdam more
-batches = "local"              # its training draws from this machine's randomness; "seeded": from the run's public seed
-least_members = 3              # of its cluster
-least_contributors = 3         # that the key service demands of a sum
-fixed_groups = false           # true: only where the key service releases sums of fixed groups
-colluders = 1                  # members that may give their values away
-largest_share = 0.7            # its part of a sum without the largest others, as many as may collude; below 1, its part
-                               # of the sum of squares of weights is at most 0.9
-largest_ratio = 20             # its weight over the smallest of its cluster
+uploads = "updates"            # what it uploads; "weights": its whole model, if the run requests it
+largest_clip = "auto"          # bound on its updates: an eighth of the initial model's norm; or a number
+largest_step = 1.0             # largest move of the model per round, over that bound; FedAvgM needs 10, FedAdam more
+batches = "local"              # its training uses this machine's randomness; "seeded": the run's public seed
+least_members = 3              # smallest size of its cluster
+least_contributors = 3         # smallest number of clients in a sum that the key service releases
+fixed_groups = false           # true: the key service must release only sums of fixed groups
+colluders = 1                  # members that may disclose their values to the aggregator
+largest_share = 0.7            # its largest share of a sum without the `colluders` largest others; below 1, its share
+                               # of the sum of squared weights is at most 0.9
+largest_ratio = 20             # largest ratio of its weight to the smallest of its cluster
 learning_rate = [1e-6, 1.0]    # lowest and highest
 batch_size = [8, 1024]
 local_epochs = [1, 10]
 
 A run that does not meet them gets nothing from this client: no training, no scores, no sketch. Conditions are checked
-when a message arrives, before the client's data are loaded, and against each round before it is played.
+when a message arrives, before the client's data are loaded, and for each round before it starts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LAYOUTS = ("prefix", "blocks", "individual")
 _RANGES = ("learning_rate", "batch_size", "local_epochs")
 _FLAGS = ("sketches", "proposals", "fixed_groups")
 _ROUNDING = 1e-9
-_UNIT = 1.0  # a bound, for how many times of it a server rule moves a model
+_UNIT = 1.0  # a bound of 1, with which a server rule's `reach` is a multiple of the bound
 _LOG = logging.getLogger("sensecrypt.fleet")
 
 
@@ -69,7 +69,7 @@ class Conditions:
     def __post_init__(self) -> None:
         """Refuse invalid values, and conditions that contradict each other."""
         if not self.layouts:
-            raise InvalidInput("layouts", "are empty, so that no run is allowed", 'write a list such as ["prefix"]')
+            raise InvalidInput("layouts", "is empty, so that no run is allowed", 'write a list such as ["prefix"]')
         for layout in self.layouts:
             checks.choice("layouts", layout, _LAYOUTS)
         checks.choice("uploads", self.uploads, ("updates", "weights"))
@@ -90,7 +90,7 @@ class Conditions:
             if low > high:
                 raise InvalidInput(name, f"is from {low:g} to {high:g}, which is empty", "write the lower number first")
         if self.least_contributors < self.colluders + 2:
-            problem = f"is {self.least_contributors} where {self.colluders} may collude: that leaves a client alone"
+            problem = f"is {self.least_contributors}, but {self.colluders} may collude, which isolates a client"
             raise InvalidInput("least_contributors", problem, f"write at least {self.colluders + 2}")
 
     def require_run(self, config: RunConfig, described: Mapping[str, Any]) -> None:
@@ -116,13 +116,13 @@ class Conditions:
                 _refuse(name, f"{asked:g}", f"allows {low:g} to {high:g}")
         if described["min_contributors"] < self.least_contributors:
             _refuse(
-                "least_contributors", f"{described['min_contributors']} in a sum", f"wants {self.least_contributors}"
+                "least_contributors", f"{described['min_contributors']} in a sum", f"requires {self.least_contributors}"
             )
         if self.fixed_groups and not described.get("fixed_groups", False):
-            _refuse("fixed_groups", "sums of any groups", "wants fixed ones")
+            _refuse("fixed_groups", "sums of any groups", "requires fixed groups")
 
     def _require_bounded(self, config: RunConfig) -> None:
-        """Raise unless one round moves the model only so far: a bound that the run sets bounds no hostile run."""
+        """Raise unless this client's own bounds on updates and steps hold; a hostile run sets its own bounds freely."""
         if config.training.clip != "auto" and (self.largest_clip == "auto" or config.training.clip > self.largest_clip):
             own = "auto" if self.largest_clip == "auto" else f"auto, or up to {self.largest_clip:g}"
             _refuse("largest_clip", f"{config.training.clip:g}", f"allows {own}")
@@ -132,10 +132,10 @@ class Conditions:
             _refuse("largest_step", asked, f"allows {self.largest_step:g}")
 
     def require_round(self, round_: Round, client: int) -> None:
-        """Raise `Rejected` for the first condition that a round, as the key service has it, does not meet."""
+        """Raise `Rejected` for the first condition that a round of the key service does not meet."""
         members, weights = len(round_.weights), round_.weights
         if members < self.least_members:
-            _refuse("least_members", f"a cluster of {members}", f"wants {self.least_members}")
+            _refuse("least_members", f"a cluster of {members}", f"requires {self.least_members}")
         share = honest_share(weights, client, self.colluders)
         if share > self.largest_share + _ROUNDING:
             without = f"{share:.1%} of the sum without the {self.colluders} largest others"
@@ -143,7 +143,7 @@ class Conditions:
         square = honest_square(weights, client, self.colluders)
         if self.colluders and self.largest_share < 1 and square > LARGEST_SQUARE + _ROUNDING:
             asked = f"{square:.1%} of the sum of squares without the {self.colluders} largest others"
-            _refuse("largest_share", asked, f"allows {LARGEST_SQUARE:.0%}: small updates hide a large one badly")
+            _refuse("largest_share", asked, f"allows {LARGEST_SQUARE:.0%}: small updates do not hide a large one")
         ratio = weights[client] / min(weights.values())
         if ratio > self.largest_ratio * (1 + _ROUNDING):
             _refuse("largest_ratio", f"{ratio:.0f} times the smallest weight", f"allows {self.largest_ratio:g}")
@@ -153,23 +153,23 @@ KEYS = tuple(field.name for field in fields(Conditions))
 
 
 def read_conditions(settings: Mapping[str, Any]) -> Conditions:
-    """The conditions among the settings of an identity file; those that are missing have their defaults."""
-    said = {key: settings[key] for key in KEYS if key in settings}
-    if "layouts" in said:
-        if not isinstance(said["layouts"], list):
-            raise InvalidInput("layouts", "is no list", 'write a list such as ["prefix"]')
-        said["layouts"] = tuple(said["layouts"])
+    """Return the conditions in the settings of an identity file; missing ones have their defaults."""
+    given = {key: settings[key] for key in KEYS if key in settings}
+    if "layouts" in given:
+        if not isinstance(given["layouts"], list):
+            raise InvalidInput("layouts", "is not a list", 'write a list such as ["prefix"]')
+        given["layouts"] = tuple(given["layouts"])
     for name in _RANGES:
-        if name in said:
-            pair = said[name]
+        if name in given:
+            pair = given[name]
             if not isinstance(pair, list) or len(pair) != 2:
-                raise InvalidInput(name, "is no pair", "write the lowest and the highest, such as [1, 10]")
-            said[name] = tuple(checks.number(name, each, low=0.0) for each in pair)
-    return Conditions(**said)
+                raise InvalidInput(name, "is not a pair", "write the lowest and the highest, such as [1, 10]")
+            given[name] = tuple(checks.number(name, each, low=0.0) for each in pair)
+    return Conditions(**given)
 
 
 def _refuse(condition: str, asked: str, own: str) -> None:
-    """Name the condition in this client's log and in its reply: it depends on settings only, not on data."""
+    """Log and raise that a condition is not met; the reason depends only on settings, not on data."""
     reason = f"condition {condition}: the run asks for {asked}, this client {own}"
     _LOG.warning("nothing is sent; %s", reason)
     raise Rejected(reason, code=OUTSIDE)

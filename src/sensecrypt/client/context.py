@@ -1,7 +1,7 @@
-"""What a client works with in a run, besides its messages: settings, model, data, key, randomness.
+"""A client's environment in a run: settings, model, data, key and randomness.
 
-A run's seed is public, and a client's batches follow from it; two runs of the same settings train the same. So a client
-of a fleet draws from the operating system.
+A run's seed is public. If batches depended on it, two runs with the same settings would train the same. So a client of
+a fleet draws its batches from the operating system's randomness.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ Vector = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class ClientContext:
-    """What all clients of a run share: forked processes inherit it, it is never sent.
+    """The environment that all clients of a run share: forked processes inherit it, and it is never sent.
 
     Attributes:
-        config: of the run.
-        build: makes a fresh model.
-        data: of every client, in a fleet of this one; a mapping may load it on demand.
-        key: the key to encrypt with; the secret one only where clients share it.
-        cache: folder for training results that other runs reuse; None: they are not kept.
-        always: parameters that are encrypted whatever their sensitivity, by policies that heed it.
+        config: the run's configuration.
+        build: returns a new model.
+        data: every client's data, in a fleet only this client's; a mapping may load them on demand.
+        key: the key that encrypts; it is secret only if clients share it.
+        cache: folder of training results that other runs reuse; None: no cache.
+        always: parameters that are always encrypted, by policies that heed it.
         recipe: how models train.
-        blinded: whether what clients do not encrypt is blinded.
+        blinded: whether the parameters that clients do not encrypt are blinded.
         layers: names and sizes of the model's tensors, to report how much of each is encrypted; None in a fleet, where
-            the aggregator is not to learn where the secret order puts a layer.
+            the aggregator must not learn the positions of layers in the secret order.
         discreet: whether facts go to the aggregator, and so must not depend on the client's own data.
-        local: whether training draws from this machine's randomness, not from the run's seed.
-        weights: used as every client's number of samples; None: the number that it has.
+        local: whether training uses this machine's randomness instead of the run's seed.
+        weights: numbers used as every client's number of samples; None: the real numbers.
     """
 
     config: RunConfig
@@ -65,32 +65,32 @@ class ClientContext:
     weights: Sequence[int] | None = None
 
     def seed(self, purpose: str, *path: int) -> int:
-        """The seed for one purpose, round and client: from the run's, or with `local` from the operating system."""
+        """Return the seed of one purpose, round and client, from the run's seed or, with `local`, at random."""
         return secrets.randbits(_BITS) if self.local else derive_seed(self.config.problem.seed, purpose, *path)
 
     def own(self, client: int) -> ClientData:
-        """A client's data."""
+        """Return a client's data."""
         return as_data(self.data[client], f"clients[{client}]")
 
     def samples(self, client: int) -> int:
-        """The number of samples that a client counts with."""
+        """Return the number of samples that a client counts as."""
         return self.own(client).samples if self.weights is None else self.weights[client]
 
     def pair(self, client: int, why: str) -> Pair:
-        """A client's data as inputs and labels, for methods that take samples one by one."""
+        """Return a client's data as inputs and labels, for methods that process single samples."""
         pair = self.own(client).pair
         if pair is None:
             raise no_pair(client, why)
         return pair
 
     def model(self, vector: Vector) -> nn.Module:
-        """A model with these parameters, where models train."""
+        """Return a model with these parameters, on the device of the recipe."""
         model = self.build()
         set_vector(model, vector)
         return model.to(self.recipe.device)
 
 
 def no_pair(client: int, why: str) -> InvalidInput:
-    """The error for data that are not two tensors, in a method that needs them."""
+    """Return the error for data that are not two tensors, in a method that needs them."""
     fix = "pass each client's data as two tensors, or choose another setting"
     return InvalidInput(f"clients[{client}]", f"has no inputs and labels, which {why} needs", fix)

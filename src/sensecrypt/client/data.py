@@ -1,7 +1,7 @@
-"""A client's data in the usual forms, behind one small interface.
+"""A client's data in the usual forms, behind one interface.
 
-Tensors and data sets are shuffled by the run's seed and cut into batches of its size. A loader's batches, order and
-augmentation are its own, and its samples are not kept.
+Tensors and data sets are shuffled by the run's seed and divided into batches of the configured size. A loader defines
+its own batches, order and augmentation, and its samples are not stored.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from torch.utils.data import DataLoader, default_collate
 from sensecrypt.client.usercode import Batch, as_tensors, map_tensors, seeded, size_of, tensors_of
 from sensecrypt.errors import InvalidInput
 
-_FIX = "pass tensors, a Dataset, a DataLoader, a list of batches, or a function that makes one of these"
+_FIX = "pass tensors, a Dataset, a DataLoader, a list of batches, or a function that returns one of these"
 _AT_ONCE = 512
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 class ClientData(ABC):
-    """Samples, batch by batch.
+    """Data that are read in batches.
 
     Attributes:
-        own: what the user passed, for functions of the user's own.
+        own: the object that the user passed, for the user's own functions.
     """
 
     own: Any
@@ -40,26 +40,26 @@ class ClientData(ABC):
 
     @abstractmethod
     def epoch(self, size: int, generator: torch.Generator) -> Iterator[Batch]:
-        """All samples once, in an order for training."""
+        """Return batches of all samples, each once, in the order of training."""
 
     @abstractmethod
     def ordered(self, size: int = _AT_ONCE) -> Iterator[Batch]:
-        """All samples once, in their own order."""
+        """Return batches of all samples, each once, in their own order."""
 
     @abstractmethod
     def some(self, many: int, rng: np.random.Generator) -> ClientData:
-        """So many of the samples, or a few more; all, if there are no more."""
+        """Return at least `many` of the samples, or all if there are fewer."""
 
     def begin(self, seed: int) -> None:  # noqa: B027 (most have no generator of their own)
-        """Seed everything random in it."""
+        """Seed the data's own generators."""
 
     @property
     def pair(self) -> Pair | None:
-        """Inputs and labels, if the data are two such tensors."""
+        """Inputs and labels, if the data are two such tensors; else None."""
         return None
 
     def fingerprint(self) -> str:
-        """A hash of the samples that does not depend on their order: loaders shuffle."""
+        """Return a hash of the samples that does not depend on their order, because loaders shuffle."""
         with seeded(0):
             self.begin(0)
             samples = sorted(each for batch in self.ordered() for each in _hashes(batch))
@@ -71,7 +71,7 @@ class Tensors(ClientData):
     """Tensors that hold one sample per row."""
 
     def __init__(self, argument: str, own: Any) -> None:
-        """A tensor, or a tuple or dict of them."""
+        """Store a tensor, or a tuple or dict of tensors."""
         self.own = self.parts = as_tensors(own)
         lengths = {name or "it": len(tensor) if tensor.ndim else 0 for name, tensor in tensors_of(self.parts)}
         if not lengths or len(set(lengths.values())) > 1:
@@ -83,12 +83,12 @@ class Tensors(ClientData):
 
     @property
     def samples(self) -> int:
-        """Rows."""
+        """The number of rows."""
         return self._samples
 
     @property
     def pair(self) -> Pair | None:
-        """Two tensors, of which the second holds whole numbers, one per sample."""
+        """The data if they are two tensors, the second with one integer per sample; else None."""
         if not (isinstance(self.parts, tuple) and len(self.parts) == 2):
             return None
         inputs, labels = self.parts
@@ -96,16 +96,16 @@ class Tensors(ClientData):
         return (inputs, labels.to(torch.int64)) if whole and isinstance(inputs, torch.Tensor) else None
 
     def epoch(self, size: int, generator: torch.Generator) -> Iterator[Batch]:
-        """Shuffled."""
+        """Return shuffled batches."""
         order = torch.randperm(self.samples, generator=generator)
         return (self._rows(order[start : start + size]) for start in range(0, self.samples, size))
 
     def ordered(self, size: int = _AT_ONCE) -> Iterator[Batch]:
-        """Row by row."""
+        """Return batches in the order of rows."""
         return (self._rows(slice(start, start + size)) for start in range(0, self.samples, size))
 
     def some(self, many: int, rng: np.random.Generator) -> ClientData:
-        """A random choice."""
+        """Return `many` random samples."""
         if many >= self.samples:
             return self
         return Tensors("data", self._rows(torch.from_numpy(rng.permutation(self.samples)[:many])))
@@ -116,29 +116,29 @@ class Tensors(ClientData):
 
 @final
 class Items(ClientData):
-    """A data set whose samples are asked for one by one."""
+    """A data set whose samples are read one by one."""
 
     def __init__(self, argument: str, own: Any) -> None:
-        """Anything with a length whose items are samples."""
+        """Store an object with a length whose items are samples."""
         self.own = own
         if not len(own):
             raise InvalidInput(argument, "has no samples", "leave this client out, or give it data")
 
     @property
     def samples(self) -> int:
-        """Its length."""
+        """The length of the data set."""
         return len(self.own)
 
     def epoch(self, size: int, generator: torch.Generator) -> Iterator[Batch]:
-        """Shuffled."""
+        """Return shuffled batches."""
         return self._batches(torch.randperm(self.samples, generator=generator).tolist(), size)
 
     def ordered(self, size: int = _AT_ONCE) -> Iterator[Batch]:
-        """Item by item."""
+        """Return batches in the order of items."""
         return self._batches(range(self.samples), size)
 
     def some(self, many: int, rng: np.random.Generator) -> ClientData:
-        """A random choice."""
+        """Return `many` random samples."""
         if many >= self.samples:
             return self
         return Items("data", torch.utils.data.Subset(self.own, rng.permutation(self.samples)[:many].tolist()))
@@ -151,16 +151,16 @@ class Items(ClientData):
 
 @final
 class Batches(ClientData):
-    """A loader, or anything else that gives batches each time it is iterated over."""
+    """A loader, or another object that yields batches each time it is iterated over."""
 
     def __init__(self, argument: str, own: Iterable[Any]) -> None:
-        """Batches as they come."""
+        """Store an iterable of batches."""
         self.own, self._counted = own, 0
         self._argument = argument
 
     @property
     def samples(self) -> int:
-        """As many as its sampler draws; without one, counted in one pass."""
+        """The length of the loader's sampler; without one, the number of samples counted in one pass."""
         if not self._counted:
             try:
                 self._counted = len(self.own.sampler)
@@ -170,26 +170,26 @@ class Batches(ClientData):
             raise InvalidInput(self._argument, "has no samples", "leave this client out, or give it data")
         return self._counted
 
-    def epoch(self, size: int, generator: torch.Generator) -> Iterator[Batch]:  # noqa: ARG002 (they are its own)
-        """Its batches in its order."""
+    def epoch(self, size: int, generator: torch.Generator) -> Iterator[Batch]:  # noqa: ARG002 (the loader has its own)
+        """Return the loader's batches in its order."""
         return self.ordered()
 
-    def ordered(self, size: int = _AT_ONCE) -> Iterator[Batch]:  # noqa: ARG002 (they are its own)
-        """Its batches in its order."""
+    def ordered(self, size: int = _AT_ONCE) -> Iterator[Batch]:  # noqa: ARG002 (the loader has its own)
+        """Return the loader's batches in its order."""
         return (as_tensors(batch) for batch in self.own)
 
-    def some(self, many: int, rng: np.random.Generator) -> ClientData:  # noqa: ARG002 (it chooses itself)
-        """Its first batches."""
-        chosen, there = list[Batch](), 0
+    def some(self, many: int, rng: np.random.Generator) -> ClientData:  # noqa: ARG002 (takes the first ones)
+        """Return the loader's first batches, with at least `many` samples."""
+        chosen, found = list[Batch](), 0
         for batch in self.ordered():
             chosen.append(batch)
-            there += size_of(batch)
-            if there >= many:
+            found += size_of(batch)
+            if found >= many:
                 break
         return Batches(self._argument, chosen)
 
     def begin(self, seed: int) -> None:
-        """Seed the generators that it has of its own: else a batch would depend on what was loaded before."""
+        """Seed the loader's own generators; otherwise batches would depend on what was loaded before."""
         for owner in (self.own, getattr(self.own, "sampler", None)):
             generator = getattr(owner, "generator", None)
             if isinstance(generator, torch.Generator):
@@ -200,7 +200,7 @@ _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def as_data(own: Any, argument: str = "data") -> ClientData:
-    """A user's data as `ClientData`."""
+    """Return a user's data as `ClientData`."""
     if isinstance(own, ClientData):
         return own
     if isinstance(own, list) and own and all(isinstance(each, (torch.Tensor, np.ndarray)) for each in own):
@@ -219,12 +219,12 @@ def as_data(own: Any, argument: str = "data") -> ClientData:
 
 
 def is_factory(own: Any) -> bool:
-    """Whether this is a function that makes data."""
+    """Return whether this is a function that returns data."""
     return isinstance(own, Callable) and not hasattr(own, "__getitem__") and not isinstance(own, Iterable)  # type: ignore[arg-type]
 
 
 def _hashes(batch: Batch) -> Iterator[bytes]:
-    """A hash per sample."""
+    """Yield one hash per sample."""
     parts = [tensor.detach().contiguous() for _, tensor in tensors_of(batch) if tensor.ndim]
     rows = [part.view(torch.uint8).numpy() if part.dtype == torch.bfloat16 else part.numpy() for part in parts]
     for row in zip(*rows, strict=True):

@@ -1,4 +1,4 @@
-"""Files of a client in methods with two exchanges per round: the trained model, and what is exposed of the model."""
+"""A client's files in methods with two exchanges per round: the trained model, and the adversary's estimate."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _TRAINED, _EXPOSED = "trained.safetensors", "exposed.safetensors"
 
 
 class ExchangeFiles:
-    """Two small files in the client's folder of the run."""
+    """Two files in the client's folder of the run."""
 
     def __init__(self, folder: Path) -> None:
-        """Use this folder."""
+        """Use the client's folder of the run."""
         self._folder = folder
 
     def keep_trained(self, assignment: Assignment, trained: Trained) -> None:
-        """Keep the trained model for the second exchange of the same attempt."""
+        """Store the trained model for the second exchange of the same attempt."""
         tensors = {"weights": trained.weights}
         if trained.gradient is not None:
             tensors["gradient"] = trained.gradient
@@ -34,30 +34,30 @@ class ExchangeFiles:
         self._write(_TRAINED, serialize("trained", {**_address(assignment), "facts": facts}, tensors))
 
     def trained(self, assignment: Assignment) -> Trained:
-        """The model of the first exchange of this attempt, or `Rejected`; it is used once."""
+        """Return and delete the model of the first exchange of this attempt; raise `Rejected` if there is none."""
         path = self._folder / _TRAINED
         try:
             header, tensors = parse_any(path.read_bytes(), "trained")
         except FileNotFoundError:
-            raise Rejected("an upload was asked for before a proposal") from None
+            raise Rejected("an upload was requested before a proposal") from None
         if any(header[name] != str(own) for name, own in _address(assignment).items()):
-            raise Rejected("an upload was asked for whose proposal was another attempt's, cluster's or start's")
+            raise Rejected("an upload was requested, but the proposal was for another attempt, cluster or start model")
         path.unlink()
         return Trained(tensors["weights"], tensors.get("gradient"), Facts(**json.loads(header["facts"])))
 
     def keep_mask(self, mask: Mask) -> None:
-        """Keep the mask of this round: the other parameters of the next model are exposed by it."""
+        """Store the mask of this round: the parameters outside it will be exposed by the next model."""
         header, tensors = parse_any((self._folder / _EXPOSED).read_bytes(), "exposed")
         hidden = mask.to_array()
         self._write(_EXPOSED, serialize("exposed", {"round": int(header["round"])}, {**tensors, "hidden": hidden}))
 
     def exposed(self, assignment: Assignment, initial: Vector, vector: Vector) -> Vector:
-        """What an adversary knows of the cluster's model before this round.
+        """Return the adversary's estimate of the cluster's model before this round.
 
         Args:
-            assignment: of this round.
+            assignment: the assignment of this round.
             initial: the model before the first round, which is public.
-            vector: the model before this one.
+            vector: the start model of this round.
         """
         try:
             header, tensors = parse_any((self._folder / _EXPOSED).read_bytes(), "exposed")
@@ -78,6 +78,6 @@ class ExchangeFiles:
 
 
 def _address(assignment: Assignment) -> dict[str, str | int]:
-    """Equal in both exchanges of an attempt: an update is the trained model minus the start of its training."""
+    """Return the fields that both exchanges of an attempt share; with another start model, the update would differ."""
     start = "" if assignment.start is None else "{},{}".format(*assignment.start)
     return {"cluster": assignment.cluster, "round": assignment.number, "attempt": assignment.attempt, "start": start}

@@ -1,12 +1,12 @@
-"""FedML-HE's sensitivity: how much the gradient of each parameter follows the label (Jin et al. 2023).
+"""FedML-HE's sensitivity: how much the gradient of each parameter depends on the label (Jin et al. 2023).
 
 For parameter w_m it is the mean over samples of |∂/∂y (∂ℓ/∂w_m)| at the true label: ℓ is the cross-entropy with a
-soft label vector y, one-hot of the true label, and the derivative is the one by the true label's entry of y.
-Published as one backward pass a parameter and sample; but the derivative of all gradients along one direction of y is
-a single forward-mode pass over the backward pass, here of many samples at once.
+soft label vector y, one-hot for the true label, and the derivative is with respect to the true label's entry of y.
+The publication uses one backward pass per parameter and sample. But the derivative of all gradients along one direction
+of y takes a single forward-mode pass over the backward pass, here for many samples at once.
 
-Cross-entropy is linear in y, so this equals the absolute gradient of each sample's loss, averaged. That is another
-number than the absolute mean gradient, in which samples cancel.
+Cross-entropy is linear in y, so this equals the mean of the absolute gradients of each sample's loss. It differs from
+the absolute mean gradient, in which samples cancel.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
 from sensecrypt.models import layout, parameter_count, statistics_count
 
-_GRADIENTS = 2**21  # numbers at once by default, 8 MB a copy, of which torch.func makes several; larger is slower
+_GRADIENTS = 2**21  # numbers at once by default: 8 MB per copy, of which torch.func makes several; larger is slower
 
 
 def warm_up() -> None:
-    """Let PyTorch load its forward mode: seconds, once a process, that no client should be charged with.
+    """Make PyTorch load its forward mode, which takes seconds once per process and must not count as a client's work.
 
-    While it loads, PyTorch warns that it uses something of its own that is deprecated; the caller can do nothing.
+    While loading, PyTorch warns about its own use of a deprecated function; the caller cannot prevent it.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -39,14 +39,14 @@ def warm_up() -> None:
 def jacobian_map(
     model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, *, chunk: int | None = None
 ) -> checks.FloatVector:
-    """The map of all samples, with the model in evaluation mode: one number a parameter, in the vector's order.
+    """Return the map over all samples, with the model in evaluation mode: one number per parameter, in vector order.
 
     Args:
         model: returns logits.
-        inputs: samples × the shape of one.
+        inputs: samples × the shape of one sample.
         labels: the class of each sample.
-        chunk: samples at once, which bounds the memory and moves no more than last digits; by default what suits the
-            size of the model.
+        chunk: samples at once, which bounds the memory and changes only the last digits; None: chosen by the size of
+            the model.
     """
     soft = _one_hot(model, inputs, labels)
     warm_up()
@@ -74,7 +74,7 @@ def jacobian_map(
 def jacobian_as_published(
     model: nn.Module, sample: torch.Tensor, label: torch.Tensor, parameters: checks.IntVector
 ) -> checks.FloatVector:
-    """|∂/∂y (∂ℓ/∂w_m)| of one sample for some parameters, one backward pass each: what `jacobian_map` is held to."""
+    """Return |∂/∂y (∂ℓ/∂w_m)| of one sample for some parameters, one backward pass each: a test of `jacobian_map`."""
     [soft] = _one_hot(model, sample[None], label[None])
     soft.requires_grad_()
     weights = [model.get_parameter(name) for name, _ in layout(model)]
@@ -90,14 +90,14 @@ def jacobian_as_published(
 
 
 def _loss(logits: torch.Tensor, soft: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy of one sample with a soft label vector."""
+    """Return the cross-entropy of one sample with a soft label vector."""
     return -(soft * torch.log_softmax(logits, dim=0)).sum()
 
 
 def _one_hot(model: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """The labels as vectors of the model's classes."""
+    """Return the labels as one-hot vectors over the model's classes."""
     if len(labels) == 0 or len(inputs) != len(labels):
-        raise InvalidInput("labels", f"has {len(labels):,} elements for {len(inputs):,} inputs", "pass one for each")
+        raise InvalidInput("labels", f"has {len(labels):,} elements for {len(inputs):,} inputs", "pass one per input")
     model.eval()
     with torch.no_grad():
         logits = model(inputs[:1])

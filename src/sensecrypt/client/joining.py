@@ -1,4 +1,4 @@
-"""How a fleet's client joins a run: only if the run meets its conditions, and with data that are loaded after that."""
+"""Joins a fleet's client to a run: first checks the run against the client's conditions, then loads its data."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ Load = Callable[[RunConfig, int], Share]
 
 
 def require_terms(config: RunConfig, run: str, identity: Identity, keyservice: ClientKeyService) -> dict[str, Any]:
-    """The key service's description of a run that meets the client's conditions, or `Rejected`; no data are loaded."""
+    """Return the key service's description of a run; raise `Rejected` if a condition is not met. Loads no data."""
     described = keyservice.run(run)
     identity.conditions.require_run(config, described)
     if described["server"] != asdict(config.server.rule):
-        raise Rejected("the key service moves models by another rule than the run's settings say")
+        raise Rejected("the key service's server update differs from that in the run's settings")
     return described
 
 
 def join_run(
     config: RunConfig, run: str, identity: Identity, keyservice: ClientKeyService, load: Load, *, recipe: Recipe = PLAIN
 ) -> Client:
-    """The client that this identity is in a run, if the run meets its conditions.
+    """Return the run's client with this identity; raise `Rejected` if the run does not meet its conditions.
 
     Args:
-        config: of the run.
-        run: its name.
-        identity: who this is, and its conditions.
-        keyservice: as this client sees it.
-        load: gives this client's part of the problem.
+        config: the run's configuration.
+        run: the run's name.
+        identity: the client's identity and conditions.
+        keyservice: the connection to the key service.
+        load: returns this client's part of the problem.
         recipe: how models train.
     """
     described = require_terms(config, run, identity, keyservice)
@@ -59,8 +59,8 @@ def join_run(
     require_averageable(initial)
     many = statistics_count(initial)
     if many != config.server.statistics:
-        problem = f"is {config.server.statistics}, and the model has {many}"
-        raise InvalidInput("statistics", problem, "submit the run with as many")
+        problem = f"is {config.server.statistics}, but the model has {many}"
+        raise InvalidInput("statistics", problem, f"submit the run with statistics = {many}")
     vector: Vector = get_vector(initial)
     data = as_data(share.data)
     public = _public_key(
@@ -94,21 +94,21 @@ def join_run(
 
 
 def _public_key(path: Path, fingerprint: str, fetch: Callable[[], StorablePublicKey]) -> StorablePublicKey:
-    """The run's public key: fetched once, and kept as long as the key service names the same one."""
+    """Return the run's public key; it is fetched once and stored as long as the key service names the same key."""
     with contextlib.suppress(KeyFileError):
         kept = read_public(path)
         if kept.fingerprint == fingerprint:
             return kept
     key = fetch()
     if key.fingerprint != fingerprint:
-        raise Rejected("the key service names one public key, and returns another")
+        raise Rejected("the key service names one public key, but returns another")
     make_folder(path.parent)
     write_public(path, key, force=True)
     return key
 
 
 def _accuracy(share: Share, recipe: Recipe, vector: Vector) -> float:
-    """The accuracy on test data with this client's label distribution; without labels, on all test data."""
+    """Return the accuracy on test data with this client's label distribution; without labels, on all test data."""
     model = share.build()
     set_vector(model, vector)
     own, test = as_data(share.data).pair, as_data(share.test, "test")

@@ -1,4 +1,4 @@
-"""The learning problem of a run: a model, each client's data, how to train, and what to measure."""
+"""The learning problem of a run: a model, each client's data, the training and the metrics."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Problem:
     """The learning problem of all clients of a run on one machine.
 
     Attributes:
-        build: makes the initial model, the same every time.
-        clients: data of each; of a configured data set, inputs and labels.
-        test: data to measure models on; None: there are none.
+        build: returns the initial model, the same on every call.
+        clients: each client's data; for a configured data set, inputs and labels.
+        test: test data; None: there are none.
         classes: number of classes; 0: the model does not classify.
-        recipe: how to train, and what to measure.
-        client_tests: data of each client to measure its cluster's model on, if there are any.
-        weights: used as every client's number of samples; None: the number that it has.
+        recipe: how to train and what to measure.
+        client_tests: each client's test data for its cluster's model; None: there are none.
+        weights: numbers used as every client's number of samples; None: the real numbers.
     """
 
     build: Callable[[], nn.Module]
@@ -59,7 +59,7 @@ class Loading(Sequence[ClientData]):
     """Clients' data, each loaded on demand and not kept."""
 
     def __init__(self, argument: str, load: Callable[[int], Any], many: int) -> None:
-        """Data of `many` clients."""
+        """Store the function that loads the data of `many` clients."""
         self._argument, self._load, self._many = argument, load, many
 
     def __len__(self) -> int:
@@ -75,12 +75,12 @@ class Loading(Sequence[ClientData]):
             raise
         except Exception as error:
             problem = f"cannot be loaded: {type(error).__name__}: {str(error).splitlines()[:1]}"
-            raise InvalidInput(where, problem, "look at the function that loads it") from error
+            raise InvalidInput(where, problem, "check the function that loads it") from error
         return as_data(own, where)
 
 
 def configured_problem(config: RunConfig) -> Problem:
-    """The data set, partition and model that a configuration names."""
+    """Return the problem of a configuration's data set, partition and model."""
     data = load_dataset(config.problem.dataset)
     parts = make_partition(
         config.problem.partition,
@@ -102,9 +102,9 @@ class Share:
     """One client's part of a problem.
 
     Attributes:
-        build: makes the initial model, the same at every client.
-        data: to train on, in any form that `sensecrypt.federate` takes.
-        test: to measure models on.
+        build: returns the initial model, the same for every client.
+        data: training data, in any form that `sensecrypt.federate` accepts.
+        test: test data.
         classes: number of classes; 0: the model does not classify.
     """
 
@@ -115,13 +115,13 @@ class Share:
 
 
 def configured_share(config: RunConfig, client: int) -> Share:
-    """A client's part of the configured problem."""
+    """Return a client's part of the configured problem."""
     problem = configured_problem(config)
     return Share(problem.build, problem.clients[client], problem.test, problem.classes)
 
 
 def always_of(config: RunConfig, model: nn.Module, classes: int) -> BoolVector | None:
-    """The parameters that a run always encrypts, if there are any."""
+    """Return the parameters that a run always encrypts; None: there are none."""
     if config.selection.always_encrypt != "classifier" or not config.policy.heeds_always:
         return None
     return always_encrypt(model, classes)
@@ -137,22 +137,23 @@ def own_problem(
     client_tests: Sequence[Any] | None = None,
     weights: Sequence[float] | None = None,
 ) -> Problem:
-    """A user's model and data, checked.
+    """Check a user's model and data, and return them as a problem.
 
     Args:
-        model: where training starts.
-        clients: data of each, or functions that make them; with `load`, any identifiers.
-        test: data to measure models on; None: none.
-        load: from an element of `clients` to its data.
-        recipe: how to train, and what to measure.
-        client_tests: data of each client to measure its cluster's model on, likewise.
-        weights: of the clients in every mean; None: their numbers of samples.
+        model: the initial model.
+        clients: each client's data, or functions that return them; with `load`, any identifiers.
+        test: test data; None: none.
+        load: returns the data of an element of `clients`.
+        recipe: how to train and what to measure.
+        client_tests: each client's test data for its cluster's model, or functions that return them; None: none.
+        weights: the clients' weights in every mean; None: their numbers of samples.
     """
     check_model(model)
     own = _all_data("clients", clients, load)
     tests = None if client_tests is None else _all_data("client_tests", client_tests, None)
     if tests is not None and len(tests) != len(own):
-        raise InvalidInput("client_tests", f"are {len(tests)}, clients {len(own)}", "pass one per client, or none")
+        problem = f"has {len(tests)} elements, but there are {len(own)} clients"
+        raise InvalidInput("client_tests", problem, "pass one per client, or none")
     first = own[0]
     check_data("clients[0]", first, classes=0, like=None, recipe=recipe)
     classes = check_one_step(model, first, recipe)
@@ -165,7 +166,7 @@ def own_problem(
         check_data("test", held_out, classes=classes, like=first, recipe=recipe)
         if not isinstance(own, Loading):
             check_overlap(own, held_out)
-    if recipe.fit is not None and not isinstance(own, Loading):  # how it calls the model is its own business
+    if recipe.fit is not None and not isinstance(own, Loading):  # the model's output is not known, so labels count
         pairs = [each.pair for each in [*own, *([] if held_out is None else [held_out])]]
         classes = max((1 + int(pair[1].max()) for pair in pairs if pair is not None), default=0)
     shares = None if weights is None else _whole(weights, len(own))
@@ -173,7 +174,7 @@ def own_problem(
 
 
 def _all_data(argument: str, clients: Any, load: Callable[[Any], Any] | None) -> Sequence[ClientData]:
-    """All clients' data; loaded on demand where functions make them."""
+    """Return all clients' data; if they are functions, data are loaded on demand."""
     one = isinstance(clients, (str, bytes, torch.Tensor, Dataset, DataLoader))
     if one or not hasattr(clients, "__len__") or not hasattr(clients, "__getitem__"):
         raise InvalidInput(argument, f"is a {type(clients).__name__}", "pass a list with one element per client")
@@ -185,14 +186,15 @@ def _all_data(argument: str, clients: Any, load: Callable[[Any], Any] | None) ->
     if all(made):
         return Loading(argument, lambda client: clients[client](), len(clients))
     if any(made):
-        raise InvalidInput(argument, "has both data and functions that make data", "pass either of them for all")
+        raise InvalidInput(argument, "has both data and functions that return data", "pass only one kind")
     return [as_data(each, f"{argument}[{index}]") for index, each in enumerate(clients)]
 
 
 def _whole(weights: Sequence[float], many: int) -> list[int]:
-    """The weights as whole numbers in the same proportions, to six digits."""
+    """Return the weights as integers in the same proportions, to six digits."""
     if len(weights) != many:
-        raise InvalidInput("weights", f"are {len(weights)}, clients {many}", "pass one per client")
+        problem = f"has {len(weights)} elements, but there are {many} clients"
+        raise InvalidInput("weights", problem, "pass one per client")
     for each in weights:
         checks.number("weights", each, low=0.0, high=1e12, open_low=True)
     if all(float(each).is_integer() for each in weights):

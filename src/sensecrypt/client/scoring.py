@@ -1,4 +1,4 @@
-"""Local training, and scores of a client's parameters: gradients, sensitivities, encrypted scores for an order."""
+"""Local training, and a client's scores of parameters: gradients, sensitivities, encrypted scores for an order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sensecrypt.worktime import work_seconds
 
 
 def train_locally(context: ClientContext, client: int, vector: Vector, number: int) -> tuple[Vector, float]:
-    """A client's model after one iteration of local training from `vector`, and its seconds of work."""
+    """Return a client's model after one iteration of local training from `vector`, and the seconds of work."""
     config, recipe = context.config, context.recipe
 
     def make() -> Vector:
@@ -66,7 +66,7 @@ def train_locally(context: ClientContext, client: int, vector: Vector, number: i
 
 
 def problem_key(config: RunConfig) -> tuple[object, ...]:
-    """The settings that training results depend on, besides those of training itself."""
+    """Return the settings that training results depend on, without those of training itself."""
     return (
         config.problem.dataset,
         config.problem.model,
@@ -78,28 +78,28 @@ def problem_key(config: RunConfig) -> tuple[object, ...]:
 
 _LOG = logging.getLogger("sensecrypt.client")
 GRADIENT_BATCH = 128  # samples at once
-JACOBIAN_SAMPLES = 200  # as many as the paper measures FedML-HE with
+JACOBIAN_SAMPLES = 200  # the number with which the paper measures FedML-HE
 
 
 @dataclass(frozen=True, eq=False)
 class Described:
-    """A client's description of its data for clustering, and the facts about it."""
+    """A client's vector for clustering, and the facts about it."""
 
     row: checks.FloatVector
     facts: Facts
 
 
 def describe_gains(gains: checks.FloatVector, facts: Facts, sketch_seed: bytes | None) -> Described:
-    """The description by these sensitivities: they themselves, or with a seed their sketch."""
+    """Return the vector for clustering: the sensitivities or, with a seed, their sketch."""
     start = work_seconds()
     row = gains if sketch_seed is None else sketch(gains, seed=sketch_seed)
     return Described(row, grown(facts, {"sensitivity_seconds": work_seconds() - start, "bytes_up": row.nbytes}))
 
 
 def clustering_gains(context: ClientContext, client: int, vector: Vector) -> tuple[checks.FloatVector, Facts]:
-    """A client's sensitivities over all its samples, with noise if the run asks for it; nothing else is sent.
+    """Return a client's sensitivities over all its samples, with noise if the run requests it.
 
-    They are computed at `vector`, or, with `clustering_gradient=trained`, after one iteration of training from it.
+    They are computed at `vector` or, with `clustering_gradient=trained`, after one iteration of training from it.
     """
     config, trained, whole = context.config, None, None
     if config.groups.clustering_gradient == "trained":
@@ -124,9 +124,9 @@ def clustering_gains(context: ClientContext, client: int, vector: Vector) -> tup
 def gradient_of(
     context: ClientContext, client: int, vector: Vector, number: int, *, samples: int
 ) -> tuple[Vector, float]:
-    """The mean gradient over a client's samples, all (0) or so many of them, and the seconds of work.
+    """Return the mean gradient over `samples` of a client's samples (0: all), and the seconds of work.
 
-    For a user's own training function without a loss, the change that it makes to the model stands for the gradient.
+    For a user's own training function without a loss, the change of the model replaces the gradient.
     """
     if context.recipe.by_difference:
         trained, seconds = train_locally(context, client, vector, number)
@@ -137,7 +137,7 @@ def gradient_of(
 
 
 def _mean_gradient(context: ClientContext, client: int, vector: Vector, data: ClientData) -> Vector:
-    """The mean gradient over all these samples, in evaluation mode: samples do not influence each other."""
+    """Return the mean gradient over all samples of `data`, in evaluation mode: samples do not affect each other."""
     model, recipe, pair = context.model(vector), context.recipe, data.pair
     with seeded(0), explained(f"clients[{client}]", model):
         if (
@@ -154,13 +154,13 @@ def _mean_gradient(context: ClientContext, client: int, vector: Vector, data: Cl
             torch.autograd.backward(recipe.loss_of(output_of(model, batch), batch) * many)
             total += many
         for parameter in model.parameters():
-            if parameter.requires_grad:  # what the loss does not depend on has no gradient
+            if parameter.requires_grad:  # a parameter that the loss does not depend on has no gradient
                 parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad / total
         return gradient_vector(model)
 
 
 def _clipped_mean(context: ClientContext, client: int, vector: Vector, clip: float) -> tuple[Vector, float]:
-    """The mean over a client's samples of w·g_j, each clipped to that length; and the seconds of work."""
+    """Return the mean over a client's samples of w·g_j, each clipped to norm `clip`, and the seconds of work."""
     images, labels = context.pair(client, "noise per sample")
 
     def make() -> Vector:
@@ -173,7 +173,7 @@ def _clipped_mean(context: ClientContext, client: int, vector: Vector, clip: flo
 
 
 def _sample(context: ClientContext, client: int, number: int, samples: int) -> ClientData:
-    """`samples` of a client's samples, different in every round; 0: all."""
+    """Return `samples` of a client's samples, different ones in every round; 0: all."""
     data = context.own(client)
     if samples == 0:
         return data
@@ -183,18 +183,18 @@ def _sample(context: ClientContext, client: int, number: int, samples: int) -> C
 def rank_parameters(
     context: ClientContext, client: int, vector: Vector, round_: Round, seed: bytes
 ) -> tuple[ProtectedUpdate, Facts]:
-    """A client's scores of the initial model's parameters, encrypted: their sum gives one order for all.
+    """Return a client's encrypted scores of the initial model's parameters; their sum gives one order for all.
 
-    They carry no noise of Appendix G: only the key server sees their sum, and nothing reveals one client's.
+    The noise of Appendix G is not added: only the key server decrypts, and only the sum.
     """
     by_jacobian = context.config.policy.ranks_by == "jacobian"
     begun = work_seconds()
     try:
         scores, seconds = _scores(context, client, vector)
-    except Exception as error:  # it may depend on this client's data, and must not show
+    except Exception as error:  # it may depend on this client's data, so the reply must not show it
         if not context.discreet:
             raise
-        _LOG.warning("all parameters are ranked alike, because: %s: %s", type(error).__name__, error)
+        _LOG.warning("all parameters get the same rank, because: %s: %s", type(error).__name__, error)
         scores, seconds = np.ones(vector.size), work_seconds() - begun
     start = work_seconds()
     protect = protect_map if by_jacobian else protect_sensitivity
@@ -208,7 +208,7 @@ def rank_parameters(
 
 
 def _scores(context: ClientContext, client: int, vector: Vector) -> tuple[checks.FloatVector, float]:
-    """The scores that the policy ranks parameters by, and the seconds of work."""
+    """Return the scores by which the policy ranks parameters, and the seconds of work."""
     if context.config.policy.ranks_by == "jacobian":
         start = work_seconds()
         pair = _sample(context, client, SETUP, JACOBIAN_SAMPLES).pair
@@ -224,7 +224,7 @@ def _scores(context: ClientContext, client: int, vector: Vector) -> tuple[checks
 
 
 def ordering_facts(facts: Facts, protected: ProtectedUpdate, seconds: float) -> Facts:
-    """The facts with those of sensitivities for a new order, whose protection took so many seconds in all."""
+    """Return the facts with those of the sensitivities for a new order, whose protection took `seconds` in total."""
     cost = protected.cost
     return replace(
         facts,

@@ -1,4 +1,4 @@
-"""How models train and are measured: a user's recipe, the training loop with one thread, figures on test data."""
+"""Trains and measures models: a user's recipe, the training loop, and figures on test data."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from sensecrypt.client.usercode import Batch, described, explained, map_tensors,
 from sensecrypt.errors import InvalidInput
 from sensecrypt.models import constants, get_vector, require_constants
 
-Loss = Callable[[Any, Batch], torch.Tensor]  # of a model's output and the batch
-Metric = Callable[[Any, Batch], Any]  # one figure of a model's output and the batch
+Loss = Callable[[Any, Batch], torch.Tensor]  # the loss of a model's output and the batch
+Metric = Callable[[Any, Batch], Any]  # a figure of a model's output and the batch
 Fit = Callable[[nn.Module, Any, int], Any]  # trains a model on a client's own data, in place, in one round
 Evaluate = Callable[[nn.Module, Any], Mapping[str, float]]  # named figures of a model on a user's own data
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
@@ -32,14 +32,14 @@ class Recipe:
     """How all clients of a run train.
 
     Attributes:
-        loss: of a model's output and the batch; None: the output's own, if it has one, else cross-entropy.
-        fit: the whole of a client's local training, in place of the loop here.
-        optimizer: from parameters to an optimiser; None: stochastic gradient descent as configured.
-        scheduler: from an optimiser to a schedule that has a step per round.
-        proximal_mu: μ of FedProx, which draws the model to where the round started.
-        metrics: named figures of a model's output and a batch, averaged over samples.
-        evaluate: named figures of a model on test data, in place of all others.
-        device: where models train.
+        loss: returns the loss of a model's output and the batch; None: the output's `loss`, if any, else cross-entropy.
+        fit: replaces the training loop by the user's own local training.
+        optimizer: returns an optimiser for parameters; None: stochastic gradient descent as configured.
+        scheduler: returns a learning-rate schedule for an optimiser, with one step per round.
+        proximal_mu: μ of FedProx, which pulls the model towards the round's start model.
+        metrics: functions of a model's output and a batch, by name; their values are averaged over samples.
+        evaluate: returns named figures of a model on test data, instead of all others.
+        device: the device on which models train.
     """
 
     loss: Loss | None = None
@@ -53,16 +53,16 @@ class Recipe:
 
     @property
     def by_difference(self) -> bool:
-        """Whether the change made by training stands for the gradient: with `fit` alone there is no loss."""
+        """Whether the change by training replaces the gradient: with `fit` and without `loss`, there is no gradient."""
         return self.fit is not None and self.loss is None
 
     @property
     def plain(self) -> bool:
-        """Whether models are classifiers on the CPU that learn by cross-entropy."""
+        """Whether models are classifiers on the CPU that train with cross-entropy."""
         return self.loss is None and self.device.type == "cpu"
 
     def loss_of(self, output: Any, batch: Batch) -> torch.Tensor:
-        """The loss of one batch."""
+        """Return the loss of one batch."""
         if self.loss is not None:
             return _scalar(_call(self.loss, output, batch))
         own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
@@ -72,7 +72,7 @@ class Recipe:
         if classifies(output, target):
             return nn.functional.cross_entropy(output, target.to(torch.int64))
         kind = f"of shape {tuple(output.shape)}" if isinstance(output, torch.Tensor) else type(output).__name__
-        problem = f"is not given, and cross-entropy is not for outputs {kind} with a batch of {described(batch)}"
+        problem = f"is not given, and cross-entropy does not fit outputs {kind} and a batch of {described(batch)}"
         raise InvalidInput("loss", problem, "pass loss=, such as nn.MSELoss() or a function of output and batch")
 
 
@@ -80,7 +80,7 @@ PLAIN = Recipe()
 
 
 def output_of(model: nn.Module, batch: Batch) -> Any:
-    """A model's output: for a tuple without its last part, or for those values of a dict that it has arguments for."""
+    """Return a model's output for a batch: a tuple without its last part, or the dict values that `forward` accepts."""
     kind = _float_type(model)
 
     def fitting(tensor: torch.Tensor) -> torch.Tensor:
@@ -94,7 +94,7 @@ def output_of(model: nn.Module, batch: Batch) -> Any:
 
 
 def target_of(batch: Batch) -> Any:
-    """The target of a batch: the last part of a tuple, the labels of a dict, the batch itself."""
+    """Return the target of a batch: the last part of a tuple, the labels of a dict, else the batch itself."""
     if isinstance(batch, Mapping):
         return next((batch[key] for key in ("labels", "label", "target", "targets", "y") if key in batch), None)
     if isinstance(batch, (tuple, list)):
@@ -103,21 +103,21 @@ def target_of(batch: Batch) -> Any:
 
 
 def classifies(output: Any, target: Any) -> bool:
-    """Whether these are the scores of classes, and whole-numbered labels, a row per sample."""
+    """Return whether these are scores of classes and integer labels, one row per sample."""
     both = isinstance(output, torch.Tensor) and isinstance(target, torch.Tensor)
     whole = both and not target.is_floating_point() and target.dtype != torch.bool
     return bool(whole and output.ndim == 2 and target.ndim == 1 and len(output) == len(target))
 
 
 def measured(figure: Metric, output: Any, batch: Batch) -> float:
-    """A metric of one batch as a number."""
+    """Return a metric of one batch as a number."""
     return float(_call(figure, output, batch))
 
 
 def _call(function: Callable[..., Any], output: Any, batch: Batch) -> Any:
-    """PyTorch's own losses get output and target; any other function gets output and batch."""
-    torchs = isinstance(function, nn.Module) or getattr(function, "__module__", "") == "torch.nn.functional"
-    return function(output, target_of(batch) if torchs else batch)
+    """Call PyTorch's own losses with output and target, any other function with output and batch."""
+    of_torch = isinstance(function, nn.Module) or getattr(function, "__module__", "") == "torch.nn.functional"
+    return function(output, target_of(batch) if of_torch else batch)
 
 
 def _scalar(loss: Any) -> torch.Tensor:
@@ -127,7 +127,7 @@ def _scalar(loss: Any) -> torch.Tensor:
     elif loss.numel() != 1:
         problem = f"has shape {tuple(loss.shape)}"
     elif torch.is_grad_enabled() and not loss.requires_grad:
-        problem = "does not follow from the model's parameters"
+        problem = "does not depend on the model's parameters"
     if problem:
         raise InvalidInput("loss", problem, "return one number per batch, computed from the model's output")
     number: torch.Tensor = loss.reshape(())
@@ -135,7 +135,7 @@ def _scalar(loss: Any) -> torch.Tensor:
 
 
 def _float_type(model: nn.Module) -> torch.dtype | None:
-    """The floating-point type of all of a model's parameters, if they have one."""
+    """Return the common floating-point type of a model's parameters; None: they have several, or none."""
     kinds = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     return kinds.pop() if len(kinds) == 1 else None
 
@@ -153,13 +153,13 @@ _BATCH = 512
 
 
 def as_tensor(images: Images) -> torch.Tensor:
-    """Pixels from 0 … 255 to 0 … 1; other numbers as they are."""
+    """Return images as a tensor: bytes 0 … 255 scaled to 0 … 1, other numbers unchanged."""
     inputs = torch.from_numpy(images)
     return inputs.to(torch.float32).div_(255) if inputs.dtype == torch.uint8 else inputs
 
 
 def warm_up() -> None:
-    """Have PyTorch load what its first optimiser step needs: no client is charged with that."""
+    """Make PyTorch load what its first optimiser step needs, so that it does not count as a client's work."""
     parameter = torch.zeros(1, requires_grad=True)
     optimiser = torch.optim.SGD([parameter], lr=1.0)
     torch.autograd.backward(parameter.sum())
@@ -177,7 +177,7 @@ def train(
     momentum: float,
     seed: int,
 ) -> npt.NDArray[np.float32]:
-    """Stochastic gradient descent of a classifier with batches drawn from `seed`; the weights afterwards."""
+    """Train a classifier by stochastic gradient descent with batches drawn from `seed`; return its weights."""
     return train_on(
         model,
         Tensors("data", (images, labels)),
@@ -203,7 +203,7 @@ def train_on(
     seed: int,
     number: int,
 ) -> npt.NDArray[np.float32]:
-    """Train by a recipe with batches drawn from `seed`; the model's vector afterwards."""
+    """Train by a recipe with batches drawn from `seed`; return the model's vector."""
     model.train()
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     make = recipe.optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=learning_rate, momentum=momentum))
@@ -227,21 +227,21 @@ def train_on(
 
 
 def _advance(schedule: torch.optim.lr_scheduler.LRScheduler, number: int) -> None:
-    """Take the schedule to a round: a step per round before it."""
+    """Advance the schedule to a round: one step per earlier round."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that the optimiser has not stepped yet: it did in other rounds
+        warnings.simplefilter("ignore", UserWarning)  # PyTorch expects optimiser steps, which were in earlier rounds
         for _ in range(number):
             schedule.step()
 
 
 def accuracy_on(model: nn.Module, test: tuple[torch.Tensor, torch.Tensor], labels: torch.Tensor, classes: int) -> float:
-    """A model's accuracy on test data distributed as `labels` are."""
+    """Return a model's accuracy on test data, weighted to the distribution of `labels`."""
     by_class = np.nan_to_num(accuracy_by_class(model, *test, classes))
     return float(class_shares(labels, classes) @ by_class)
 
 
 def class_shares(labels: torch.Tensor, classes: int) -> npt.NDArray[np.float64]:
-    """The share of each class among `labels`."""
+    """Return the share of each class in `labels`."""
     counts: npt.NDArray[np.float64] = np.bincount(labels.numpy(), minlength=classes) / len(labels)
     return counts
 
@@ -249,7 +249,7 @@ def class_shares(labels: torch.Tensor, classes: int) -> npt.NDArray[np.float64]:
 def accuracy_by_class(
     model: nn.Module, images: torch.Tensor, labels: torch.Tensor, classes: int
 ) -> npt.NDArray[np.float64]:
-    """Share of each class's samples that are recognised; NaN for a class without samples."""
+    """Return the share of each class's samples that are classified correctly; NaN for a class without samples."""
     model.eval()
     right = np.zeros(classes)
     total = np.zeros(classes)
@@ -266,13 +266,13 @@ def accuracy_by_class(
 
 
 def measure(model: nn.Module, data: ClientData, recipe: Recipe, argument: str = "test") -> dict[str, float]:
-    """The figures of a model in evaluation mode, each the mean over samples.
+    """Return figures of a model in evaluation mode, each the mean over samples.
 
     Args:
-        model: to measure.
-        data: on which.
-        recipe: says the loss and what else to measure.
-        argument: what the data are, for errors.
+        model: the model.
+        data: the test data.
+        recipe: defines loss and metrics.
+        argument: the name of the data in errors.
     """
     model.to(recipe.device).eval()
     with torch.no_grad(), seeded(0), explained(argument, model):

@@ -1,4 +1,4 @@
-"""A client's update: train, score, choose what to encrypt, clip, protect. Failures end in a zero update."""
+"""Computes a client's update: train, score, select, clip, protect. If a step fails, the client sends a zero update."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from sensecrypt.worktime import work_seconds
 
 
 def encrypted_by_layer(mask: Mask, layers: Mapping[str, int]) -> dict[str, list[int]]:
-    """For each layer how many of its parameters are encrypted, and how many it has.
+    """Return for each layer the number of its encrypted parameters and of all its parameters.
 
     Args:
-        mask: what is encrypted.
-        layers: names and sizes, in the order of the vector; together as long as the mask.
+        mask: the mask.
+        layers: names and sizes of all layers, in the order of the vector.
     """
     ends = np.cumsum(list(layers.values()))
     parts = np.split(mask.to_array(), ends[:-1])
@@ -49,8 +49,8 @@ class Trained:
 
     Attributes:
         weights: the model.
-        gradient: at the weights that `_scored_at` names, if the round needs it.
-        facts: the seconds of work that both took.
+        gradient: the gradient at the weights of `_scored_at`, if the round needs it.
+        facts: the seconds of work for both.
     """
 
     weights: Vector
@@ -63,16 +63,16 @@ class Task:
     """One client's part in one round.
 
     Attributes:
-        client: its number.
+        client: the client's number.
         round: the round.
         vector: the cluster's model.
         order: the cluster's importance order, in the prefix layout.
-        ranking: the parameters by what clients summed before the first round, in the other layouts.
-        exposed: what an adversary knows of the cluster's model, for methods that ask.
+        ranking: the ranking of the parameters from before the first round, in the other layouts.
+        exposed: the adversary's estimate of the cluster's model, for methods that need it.
         budget: α.
-        tag_seed: of the round.
+        tag_seed: the seed of the round's tags.
         refresh: the round of sensitivities that follows, and its tag seed, if a new order is due.
-        agreed: the blocks that clients agreed on, in the second exchange of methods that have two.
+        agreed: the blocks that clients agreed on, in the second exchange of methods with two.
     """
 
     client: int
@@ -88,20 +88,20 @@ class Task:
 
     @property
     def slots(self) -> checks.IntVector | None:
-        """Which parameter each slot holds; None: the natural order."""
+        """The parameter in each slot; None: the natural order."""
         return None if self.order is None else self.order.order
 
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """What a client sends in a round.
+    """A client's messages of a round, and what they contain.
 
     Attributes:
         model: the upload and its tag.
         sensitivity: sensitivities for a new order, and their tag, if one is due.
-        facts: for the run's records.
-        mask: what is encrypted.
-        sent: the values before they were protected.
+        facts: the facts for the run's records.
+        mask: the encrypted blocks.
+        sent: the values before protection.
     """
 
     model: ProtectedUpdate
@@ -112,7 +112,7 @@ class Update:
 
 
 def train_and_score(context: ClientContext, task: Task) -> Trained:
-    """Local training, and the gradient if the round needs it."""
+    """Train locally, and compute the gradient if the round needs it."""
     config, client, number = context.config, task.client, task.round.number
     weights, seconds = train_locally(context, client, task.vector, number)
     _require_finite(weights, context.layers)
@@ -127,9 +127,9 @@ def train_and_score(context: ClientContext, task: Task) -> Trained:
 
 
 def train_and_propose(context: ClientContext, task: Task) -> tuple[bytes, Trained]:
-    """The message that says which blocks to encrypt, and what was trained: the first of two exchanges.
+    """Return the message with the proposed blocks, and the trained model: the first of two exchanges.
 
-    A client that fails proposes blocks at random, and uploads a zero update in the second exchange.
+    A client that fails proposes random blocks, and uploads a zero update in the second exchange.
     """
     start = work_seconds()
     try:
@@ -144,7 +144,7 @@ def train_and_propose(context: ClientContext, task: Task) -> tuple[bytes, Traine
 
 
 def propose_blocks(context: ClientContext, task: Task, trained: Trained) -> tuple[bytes, Trained]:
-    """The message that says which blocks to encrypt, in methods with two exchanges; and what that took."""
+    """Return the message with the proposed blocks, and `trained` with the seconds of proposing."""
     start = work_seconds()
     if context.config.policy.propose is None:
         raise SenseCryptError(f"policy {context.config.selection.policy} proposes nothing")
@@ -155,16 +155,16 @@ def propose_blocks(context: ClientContext, task: Task, trained: Trained) -> tupl
 
 
 def make_update(context: ClientContext, task: Task, trained: Trained | None = None) -> Update:
-    """Train, score, choose, encrypt.
+    """Train, score, select, encrypt, and return the update.
 
-    Where clients send updates, one that fails sends a zero update: whether training works depends on its data, and must
-    not show. The reason is in this client's log, and in its facts if these stay on this machine. Where they send whole
-    models, a failure is raised.
+    If clients send updates, a client that fails sends a zero update: whether training succeeds depends on its data and
+    must stay hidden. The reason is in this client's log, and in its facts if these stay on this machine. If clients
+    send whole models, a failure raises.
 
     Args:
-        context: of the client.
+        context: the client's environment.
         task: its part in the round.
-        trained: what an earlier exchange of the round left.
+        trained: the model of an earlier exchange of the round; None: train now.
     """
     start = work_seconds()
     try:
@@ -179,7 +179,7 @@ def make_update(context: ClientContext, task: Task, trained: Trained | None = No
 
 
 def _log_failure(task: Task, error: Exception) -> str:
-    """Log and return why a zero update is sent; where clients send whole models, raise the error."""
+    """Log and return why a zero update is sent; if clients send whole models, raise the error."""
     if task.round.clip is None:
         raise error
     reason = str(error) if isinstance(error, SenseCryptError) else f"{type(error).__name__}: {error}"
@@ -188,13 +188,13 @@ def _log_failure(task: Task, error: Exception) -> str:
 
 
 def _untrained(context: ClientContext, task: Task, reason: str, spent: Facts) -> Trained:
-    """The result of training that failed: the model as it was."""
+    """Return the result of failed training: the unchanged model."""
     failure = None if context.discreet else printable(reason)[:LONGEST_FAILURE]
     return Trained(task.vector, None, replace(spent, failure=failure))
 
 
 def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) -> Update:
-    """The update of a client that could not train: zero, with as much encrypted as if it had trained."""
+    """Return a zero update, with as much encrypted as if training had succeeded."""
     unmoved = _untrained(context, task, reason, spent)
     if _decides_by_shared(context, task) or not context.config.policy.needs_gradient:
         with contextlib.suppress(SenseCryptError):
@@ -204,7 +204,7 @@ def _zero_update(context: ClientContext, task: Task, reason: str, spent: Facts) 
 
 
 def _protected(context: ClientContext, task: Task, trained: Trained, choice: Choice | None = None) -> Update:
-    """Choose what to encrypt, unless that is given; clip, encrypt, and report."""
+    """Select what to encrypt unless `choice` is given, clip, encrypt, and return the update."""
     start = work_seconds()
     if choice is None:
         choice = context.config.policy.choose(_situation(context, task, trained))
@@ -223,7 +223,7 @@ def _protected(context: ClientContext, task: Task, trained: Trained, choice: Cho
     protecting, cost = work_seconds() - start, protected.cost
     gains = _gains(context, task, trained, choice)
     reported, mi = gains, choice.mi
-    if context.discreet:  # coverage and leakage by what the cluster shares; without an order, no leakage
+    if context.discreet:  # coverage and leakage from the cluster's shared sensitivities; without an order, no leakage
         clipped, reported = None, _shared_gains(task)
         mi = None if reported is None else mi
     facts = replace(
@@ -251,17 +251,17 @@ def _protected(context: ClientContext, task: Task, trained: Trained, choice: Cho
 
 
 def _require_finite(weights: Vector, layers: Mapping[str, int] | None) -> None:
-    """Raise if training diverged, with the first tensor that it did in, where tensors have names."""
+    """Raise if training diverged, and name the first affected tensor if tensors have names."""
     wrong = np.flatnonzero(~np.isfinite(weights))
     if wrong.size:
         names = layers or {"the model": weights.size}
         tensor = next(name for name, end in zip(names, np.cumsum(list(names.values())), strict=True) if wrong[0] < end)
         problem = f"has {wrong.size:,} values that are not finite after training, the first in {tensor}"
-        raise InvalidInput("model", problem, "lower the learning rate, or look at this client's data")
+        raise InvalidInput("model", problem, "lower the learning rate, or check this client's data")
 
 
 def _scored_at(context: ClientContext, task: Task, trained: Vector) -> Vector:
-    """The weights w at which this round's sensitivities |w·g(w)| are computed."""
+    """Return the weights w at which this round's sensitivities |w·g(w)| are computed."""
     return task.vector if context.config.selection.gradient == "start" else trained
 
 
@@ -297,28 +297,28 @@ def _situation(context: ClientContext, task: Task, trained: Trained) -> Situatio
 
 
 def _decides_by_shared(context: ClientContext, task: Task) -> bool:
-    """Whether the mask follows from the cluster's sensitivities: then equal budgets give equal prefixes."""
+    """Return whether the mask depends on the cluster's sensitivities; then equal budgets give equal prefixes."""
     return task.order is not None and context.config.policy.heeds_always
 
 
 def _scores(context: ClientContext, task: Task) -> bool:
-    """Whether the round needs the client's own sensitivities: its choice follows from them, or a new order is due."""
+    """Return whether the round needs the client's own sensitivities, for its choice or for a new order."""
     return context.config.policy.needs_gradient and (task.refresh is not None or not _decides_by_shared(context, task))
 
 
 def _shared_gains(task: Task) -> checks.FloatVector | None:
-    """The cluster's mean sensitivity of every parameter, if it has an order."""
+    """Return the cluster's mean sensitivity of every parameter; None: it has no order."""
     if task.order is None:
         return None
     return spread_over(task.order.sensitivities, task.order.order, task.round.block)
 
 
 def _gains(context: ClientContext, task: Task, trained: Trained, choice: Choice) -> checks.FloatVector | None:
-    """|w·g| for the coverage; where the round does not need it, computed off the clock and only if it is reported."""
+    """Return |w·g| for the coverage; if only the report needs it, its time is not counted."""
     gradient, scored = trained.gradient, _scored_at(context, task, trained.weights)
     if gradient is None:
         failed = _scores(context, task) or trained.weights is task.vector
-        if failed:  # what the cluster shares stands for the client's own
+        if failed:  # the cluster's shared sensitivities replace the client's own
             return _shared_gains(task)
         reported = not context.discreet or task.refresh is not None
         if choice.mask.blocks in (0, choice.mask.flags.size) or not reported:

@@ -1,4 +1,4 @@
-"""Around a user's model and data: batches of any form, seeded generators, errors that name the client and the layer."""
+"""Helpers around a user's model and data: batches of any form, seeded generators, errors that name client and layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Batch = Any  # a tensor, or a tuple, list or mapping of batches
 
 
 def map_tensors(change: Callable[[torch.Tensor], Any], batch: Batch) -> Batch:
-    """The batch with every tensor changed; what is no tensor stays."""
+    """Return the batch with `change` applied to every tensor; other values stay."""
     if isinstance(batch, torch.Tensor):
         return change(batch)
     if isinstance(batch, Mapping):
@@ -29,7 +29,7 @@ def map_tensors(change: Callable[[torch.Tensor], Any], batch: Batch) -> Batch:
 
 
 def tensors_of(batch: Batch) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor of a batch and its name: a key, a place, or nothing."""
+    """Yield the name (a key, an index, or nothing) and the value of every tensor of a batch."""
     if isinstance(batch, torch.Tensor):
         yield "", batch
     elif isinstance(batch, (Mapping, tuple, list)):
@@ -39,12 +39,12 @@ def tensors_of(batch: Batch) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def size_of(batch: Batch) -> int:
-    """How many samples a batch has: the length of its first tensor that has one; 1 without any."""
+    """Return the number of samples of a batch: the length of its first tensor that has one; else 1."""
     return next((len(tensor) for _, tensor in tensors_of(batch) if tensor.ndim), 1)
 
 
 def as_tensors(data: Any) -> Any:
-    """The same with NumPy arrays, and lists of numbers, as tensors."""
+    """Return the data with NumPy arrays and lists of numbers converted to tensors."""
     if isinstance(data, Mapping):
         return {key: as_tensors(value) for key, value in data.items()}
     if isinstance(data, tuple):
@@ -55,10 +55,10 @@ def as_tensors(data: Any) -> Any:
 
 
 def on_device(batch: Batch, device: torch.device) -> Batch:
-    """The batch where the model is."""
+    """Return the batch on the model's device."""
 
     def moved(tensor: torch.Tensor) -> torch.Tensor:
-        if device.type == "mps" and tensor.dtype == torch.float64:  # which Apple's processors do not have
+        if device.type == "mps" and tensor.dtype == torch.float64:  # MPS does not support float64
             tensor = tensor.float()
         return tensor.to(device)
 
@@ -66,7 +66,7 @@ def on_device(batch: Batch, device: torch.device) -> Batch:
 
 
 def described(batch: Batch) -> str:
-    """Shapes and types, for an error."""
+    """Return shapes and types as text, for an error."""
     parts = [f"{name} {tuple(each.shape)} {each.dtype}".strip() for name, each in tensors_of(batch)]
     return ", ".join(parts).replace("torch.", "") or f"a {type(batch).__name__}"
 
@@ -77,8 +77,8 @@ def _numbers(data: Sequence[Any]) -> bool:
 
 @contextlib.contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed what dropout and augmentation draw from; afterwards it is as before."""
-    states = random.getstate(), np.random.get_state()  # noqa: NPY002 (what transforms of others use)
+    """Seed the global generators, which dropout and augmentation use, and restore their states afterwards."""
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002 (other libraries' transforms use it)
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
@@ -96,11 +96,11 @@ _LONGEST = 200  # characters of another library's message
 
 @contextlib.contextmanager
 def explained(who: str, model: nn.Module) -> Iterator[None]:
-    """Raise `InvalidInput` for any error of the work inside.
+    """Convert any error inside the context to `InvalidInput`.
 
     Args:
-        who: the argument whose data are worked on, such as `clients[3]`.
-        model: whose layers are named.
+        who: the argument that has the data, such as `clients[3]`.
+        model: the model whose layers errors name.
     """
     try:
         yield
@@ -111,7 +111,7 @@ def explained(who: str, model: nn.Module) -> Iterator[None]:
 
 
 def _explain(error: Exception, model: nn.Module) -> tuple[str, str]:
-    """The problem and the fix."""
+    """Return problem and fix of an error."""
     frames = list(_frames(error))
     names = {id(module): name for name, module in model.named_modules() if name}
     layers = [(frame, names[id(frame.f_locals["self"])]) for frame in frames if _is_layer(frame, names)]
@@ -126,22 +126,22 @@ def _explain(error: Exception, model: nn.Module) -> tuple[str, str]:
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "memory" in text.lower():
         return f"runs out of memory in training{where}{given}", "lower batch_size or workers, or train a smaller model"
     if isinstance(error, RecursionError):
-        return f"leads to calls without end{where}", "look for a module or a function that calls itself"
+        return f"causes endless recursion{where}", "look for a module or a function that calls itself"
     classes = _classes(frames)
     if classes is not None:
         low, high, many = classes
-        return f"has labels {low} … {high}, and the model has {many} classes", f"number classes 0 … {many - 1}"
+        return f"has labels {low} … {high}, but the model has {many} classes", f"number classes 0 … {many - 1}"
     if isinstance(layer, nn.Embedding) and isinstance(error, IndexError):
         highest = int(max(each.max() for each in frames[-1].f_locals.values() if isinstance(each, torch.Tensor)))
-        problem = f"has number {highest}, and layer {layers[-1][1]} has {layer.num_embeddings} embeddings"
+        problem = f"has number {highest}, but layer {layers[-1][1]} has {layer.num_embeddings} embeddings"
         return problem, "enlarge the embedding, or renumber the inputs"
     if "more than 1 value per channel" in text:
         return f"leaves a batch of one sample, which{where} cannot normalise", "choose another batch_size"
     if layer is not None and isinstance(error, (RuntimeError, ValueError, IndexError)):
         weight = getattr(layer, "weight", None)
         needs = f"; its weights are {described(weight)}" if isinstance(weight, torch.Tensor) else ""
-        return f"does not fit the model: fails{where}{given}{needs}", "make shapes and types of inputs and layer agree"
-    return f"cannot be trained on: {type(error).__name__}{where}: {text}", "look at the model, the loss and these data"
+        return f"does not fit the model: fails{where}{given}{needs}", "match shapes and types of inputs and layer"
+    return f"cannot be trained on: {type(error).__name__}{where}: {text}", "check the model, the loss and these data"
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:
@@ -156,7 +156,7 @@ def _is_layer(frame: FrameType, names: dict[int, str]) -> bool:
 
 
 def _classes(frames: list[FrameType]) -> tuple[int, int, int] | None:
-    """The least and the largest label and the number of classes, if cross-entropy failed on labels outside."""
+    """Return smallest label, largest label and number of classes if cross-entropy failed on labels out of range."""
     for frame in reversed(frames):
         if frame.f_code.co_name != "cross_entropy":
             continue

@@ -1,1 +1,1 @@
-"""The one loop of every run, for any transport and any key service."""
+"""The coordinator: the loop of every run, for any transport and any key service."""

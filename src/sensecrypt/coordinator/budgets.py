@@ -1,4 +1,4 @@
-"""What each device may encrypt in a round: by the paper's rule, or by the deadline and what its last round took."""
+"""The encryption budgets of a round: by the paper's rule, or by the deadline and the times of the last round."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sensecrypt.simulation.clock import Pace, pace
 
 
 class Budgets:
-    """The α of every client, round by round."""
+    """Computes the budget α of every client, round by round."""
 
     def __init__(
         self,
@@ -26,13 +26,13 @@ class Budgets:
         size: int,
         measured: Mapping[int, float] | None = None,
     ) -> None:
-        """For a run with these clusters and a model of that size.
+        """Store clusters, model size and bandwidths.
 
         Args:
-            config: of the run.
+            config: the run's configuration.
             labels: the cluster of each client.
-            size: parameters of the model.
-            measured: the bandwidth of each client's first answer, for a run that asks for it; any unit.
+            size: number of parameters of the model.
+            measured: the bandwidth of each client's first answer, in any unit; used if the run measures bandwidths.
         """
         self._config, self._labels, self._size = config, labels, size
         self._measured = measured if measures_bandwidth(config) else None
@@ -43,7 +43,7 @@ class Budgets:
         self._block_work: dict[int, float] = {}
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Learn how fast clients are, from their last record; for encryption from the last that has it."""
+        """Update how fast clients are, from their last record; for encryption, from the last record that has it."""
         if self._config.budgeting.budget != "deadline":
             return
         for record in clients_of(records):
@@ -70,9 +70,9 @@ class Budgets:
                 )
 
     def _estimated(self, setup: ClientRecord) -> ClientRecord | None:
-        """A round estimated from the set-up: an epoch takes about as long as the gradient over the same samples.
+        """Return a round estimated from setup: an epoch takes about as long as the gradient over the same samples.
 
-        Where clients have trained already, for clustering, a round's training takes as long as that did.
+        If clients trained for clustering, a round's training takes as long as that.
         """
         seconds, training = setup.pass_seconds, setup.train_seconds
         if seconds is None:
@@ -81,9 +81,10 @@ class Budgets:
         return replace(setup, train_seconds=training, sensitivity_seconds=seconds)
 
     def of_round(self, number: int) -> checks.FloatVector:
-        """α of every client: the paper's until something was measured, if only in the set-up.
+        """Return α of every client: the paper's budget until times were measured, in setup or in a round.
 
-        A new order makes its round longer, and never lowers encryption: one round in the clear would expose everything.
+        Refreshing the order makes a round longer but does not lower budgets: a round in the clear would expose
+        everything.
         """
         devices = self._config.devices(number)
         budgets = encryption_budgets(
@@ -102,17 +103,18 @@ class Budgets:
                     grace=self._config.budgeting.grace,
                 )
             if self._config.selection.layout == "prefix":
-                # Members encrypt prefixes of one order, so equal budgets are equal blocks: with the largest budgets
-                # lowered to that of rank `min_contributors`, no block is encrypted by fewer. A block of one client can
-                # be read by subtraction if the rest is plain, and if it is blinded by a member that overflows it.
+                # Members encrypt prefixes of the same order, so equal budgets are equal blocks. The largest budgets are
+                # lowered to that of rank `min_contributors`, so that at least as many members encrypt every block. A
+                # block that one client encrypts can be read by subtraction if the rest is plain; if it is blinded, by a
+                # member that makes the block overflow.
                 rank = min(self._config.release.min_contributors, members.size)
                 budgets[members] = np.minimum(budgets[members], np.sort(budgets[members])[-rank])
         return budgets
 
     def _bandwidths(self, number: int) -> checks.FloatVector:
-        """As declared for that round, or as measured before the first one.
+        """Return the bandwidths declared for that round, or measured before the first round.
 
-        A client that did not answer then counts as the slowest of its cluster.
+        A client without a measured bandwidth gets the lowest of its cluster.
         """
         declared = np.array([device.bandwidth for device in self._config.devices(number)])
         if self._measured is None:
@@ -128,12 +130,12 @@ class Budgets:
 
 
 def measures_bandwidth(config: RunConfig) -> bool:
-    """Whether a run's budgets follow from bandwidths that the aggregator measures."""
+    """Return whether a run's budgets depend on bandwidths that the aggregator measures."""
     return config.budgeting.bandwidth == "measured" and config.policy.uses_budget
 
 
 def measured_bandwidths(records: Iterable[Record]) -> dict[int, float]:
-    """Each client's bandwidth, from the set-up's records."""
+    """Return each client's bandwidth, from the records of setup."""
     return {
         record.client: record.measured_bandwidth
         for record in clients_of(records)

@@ -1,7 +1,7 @@
-"""What the coordinator must not lose: clusters, numbers of samples, and which models are the latest.
+"""The coordinator's checkpoint: clusters, numbers of samples, and which models are the latest.
 
-Models, keys and orders are not here: the key service has them. A closed sum is kept until its round is over, so that a
-coordinator that is killed and started again hands in the same sum, never another one.
+Models, keys and orders are not part of it: the key service stores them. A closed sum is stored until its round is over,
+so that a coordinator that is killed and restarted submits the same sum, never another one.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class RunState:
     """A run between two rounds.
 
     Attributes:
-        next_round: the first that was not played.
-        why: reason for these clusters.
-        size: parameters of the model.
+        next_round: the first round that was not played.
+        why: how the clusters were found.
+        size: number of parameters of the model.
         initial: SHA-256 of the initial model.
-        clip: the bound on updates that follows from it; None: clients send weights.
+        clip: the bound on updates, computed from that model; None: clients send weights.
         labels: the cluster of each client; −1 until it enrols.
-        samples: of each client; 0 until it enrols.
-        rows: the description of each client's data for clustering.
-        latest: number and attempt of the round that each cluster's model is from; −1: the initial model.
-        bandwidths: of each client's first answer, in megabytes per second; NaN until it enrols. None where budgets do
-            not use them.
+        samples: the number of samples of each client; 0 until it enrols.
+        rows: the vector of each client for clustering.
+        latest: number and attempt of the round of each cluster's model; −1: the initial model.
+        bandwidths: megabytes per second of each client's first answer; NaN until it enrols. None: budgets do not use
+            them.
     """
 
     next_round: int
@@ -64,20 +64,20 @@ class RunState:
 
     @property
     def clusters(self) -> int:
-        """How many clusters there are."""
+        """The number of clusters."""
         return len(self.latest)
 
     @property
     def excluded(self) -> set[int]:
-        """Clients that enrolled and are members no longer."""
+        """The clients that enrolled and are no longer members."""
         return {int(client) for client in np.flatnonzero((self.labels < 0) & (self.samples > 0))}
 
     def members(self, cluster: int) -> list[int]:
-        """The clients of a cluster."""
+        """Return the clients of a cluster."""
         return [int(client) for client in np.flatnonzero(self.labels == cluster)]
 
     def start(self, cluster: int) -> tuple[int, int] | None:
-        """Number and attempt of the round that a cluster's model is from; None: it is the initial model."""
+        """Return number and attempt of the round of a cluster's model; None: it is the initial model."""
         number, attempt = (int(each) for each in self.latest[cluster])
         return None if number < 0 else (number, attempt)
 
@@ -99,7 +99,7 @@ class RunState:
 
 
 def load_state(folder: RunFolder) -> tuple[RunState, dict[str, npt.NDArray[Any]]] | None:
-    """The state after the last complete round, if any, and the key service's; later records are dropped."""
+    """Return the coordinator's and the key service's state after the last complete round; delete later records."""
     checkpoint = folder.load_checkpoint()
     if checkpoint is None:
         folder.forget_from(SETUP)
@@ -120,16 +120,16 @@ def load_state(folder: RunFolder) -> tuple[RunState, dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, eq=False)
 class ClosedSum:
-    """A cluster's closed sums, ready to be released by the key service.
+    """A cluster's closed sums, which the key service can release.
 
     Attributes:
-        cluster: its number.
-        number: of the round.
-        attempt: of the round.
+        cluster: the cluster's number.
+        number: the round's number.
+        attempt: the round's attempt.
         model: the aggregate.
         sensitivity: the aggregate of sensitivities, if a new order is due.
-        records: of the round.
-        members: of the round.
+        records: the round's records.
+        members: the round's members.
     """
 
     cluster: int
@@ -141,7 +141,7 @@ class ClosedSum:
     members: list[int]
 
     def save(self, folder: RunFolder) -> None:
-        """Keep it until the round is over."""
+        """Store the sums until the round is over."""
         tensors: dict[str, Any] = {
             "model": self.model,
             "records": json.dumps([to_fields(each) for each in self.records.all()]).encode(),
@@ -155,7 +155,7 @@ class ClosedSum:
 
 
 def load_closed(folder: RunFolder, number: int) -> list[ClosedSum]:
-    """The closed sums of a round that was not over when the coordinator ended."""
+    """Return the closed sums of a round that was not over when the coordinator ended."""
     found = []
     for path in sorted(folder.path.glob(_closed("*"))):
         header, arrays = parse_any(path.read_bytes(), "closed")
@@ -173,7 +173,7 @@ def load_closed(folder: RunFolder, number: int) -> list[ClosedSum]:
 
 
 def forget_closed(folder: RunFolder, cluster: int | None = None) -> None:
-    """Delete closed sums: the round is over, or a cluster's sum was refused for good."""
+    """Delete closed sums, of all clusters or of one, because the round is over or the sum was finally refused."""
     for path in folder.path.glob(_closed("*" if cluster is None else cluster)):
         path.unlink()
 
@@ -183,7 +183,7 @@ def _closed(cluster: int | str) -> str:
 
 
 def sketch_seed(folder: RunFolder) -> bytes:
-    """The seed of the sketches that describe clients' data: drawn once per run."""
+    """Return the seed of sketches; it is drawn once per run and stored."""
     try:
         return (folder.path / _SKETCH_SEED).read_bytes()
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def sketch_seed(folder: RunFolder) -> bytes:
 
 
 def begin_attempt(folder: RunFolder, number: int) -> int:
-    """The number of a new attempt at this round, never used before, also not by a coordinator that was killed."""
+    """Return the number of a new attempt at this round; it is stored, so that a restarted coordinator uses another."""
     try:
         known = json.loads((folder.path / _ATTEMPT).read_text())
     except OSError:

@@ -1,4 +1,4 @@
-"""A cluster's round while it is collected: proposals, uploads as they arrive, and what is recorded of them."""
+"""A cluster's round while its messages arrive: proposals, uploads, and their records."""
 
 from __future__ import annotations
 
@@ -18,12 +18,19 @@ from sensecrypt.protocol.requests import facts_from_bytes, require_parts
 from sensecrypt.records import ClientRecord, ClusterRecords, ServerRecord, grown
 from sensecrypt.worktime import Cost, work_seconds
 
-_EXCLUDED = "the sum matches the tags only without some clients, this one among them"
-_ALONE = "not all of its group arrived, and sums are of whole groups"
+_EXCLUDED = "the sum matches the tags only without some clients, including this one"
+_ALONE = "its group is incomplete, and sums are of whole groups"
 
 
 def with_cost(server: ServerRecord, cost: Cost, seconds: float, *, multiplied: bool) -> ServerRecord:
-    """The record with the aggregator's cryptography and so many other seconds; products only where it multiplies."""
+    """Return the record with the cost of the aggregator's cryptography and `seconds` of other work added.
+
+    Args:
+        server: the record.
+        cost: the cost of cryptography.
+        seconds: seconds of other work.
+        multiplied: whether the aggregator multiplies; else the record has no fields of products.
+    """
     spent, blocks = cost.seconds, cost.blocks
     more: dict[str, float] = {"aggregate_seconds": seconds}
     more |= {"add_seconds": spent.get("add", 0.0), "added_blocks": blocks.get("add", 0)}
@@ -41,10 +48,10 @@ class ClusterRound:
         invited: the members that are asked to train.
         total: the sum of their models or updates.
         sensitivities: the sum of their sensitivities, if a new order is due.
-        records: of all members and of the servers.
-        observer: sees what arrives.
+        records: the records of all members and of the servers.
+        observer: is called with every upload that is added.
         left_out: why an upload does not count, by client.
-        evaluated: the accuracy, at each client, of the model that it started from.
+        evaluated: the accuracy of the start model, as reported by each client.
     """
 
     invited: set[int]
@@ -56,7 +63,7 @@ class ClusterRound:
     evaluated: dict[int, float] = field(default_factory=dict)
 
     def take(self, reply: Reply) -> None:
-        """Add what a client sent; the reason why it cannot be used is noted, and the sum stays as it was."""
+        """Add a client's upload; if it is invalid, record the reason and leave the sum unchanged."""
         client, records = reply.client, self.records
         start, before = work_seconds(), self.total.cost.total_seconds
         try:
@@ -77,7 +84,7 @@ class ClusterRound:
         records.server = grown(records.server, {"aggregate_seconds": max(0.0, seconds)})
 
     def close(self, min_contributors: int, *, without: int | None = None) -> ClosedSum:
-        """Close the sums, all or all but one part."""
+        """Close the sums of all parts, or of all but one, and return them."""
         round_, cost, server = self.total.round, self.total.cost, self.records.server
         start, before = work_seconds(), cost.total_seconds
         total = self.total.total(without=without)
@@ -107,16 +114,16 @@ Requests = dict[int, dict[str, bytes]]
 
 
 def agree_on_masks(run: Coordination, asked: Mapping[int, ClusterRound], requests: Requests) -> Requests:
-    """The requests to the clients that proposed, each with the mask that their cluster agreed on.
+    """Collect proposals, and return the requests to the clients that proposed, with their cluster's agreed mask.
 
     Args:
         run: the run.
         asked: each client's round.
-        requests: the assignments of both exchanges.
+        requests: the assignments, for both exchanges.
     """
     agree, ratio = run.config.policy.agree, run.config.selection.ratio
     if agree is None:
-        raise SenseCryptError(f"policy {run.config.selection.policy} has proposals and no agreement")
+        raise SenseCryptError(f"policy {run.config.selection.policy} has proposals but no agreement")
     proposals: dict[int, Proposal] = {}
     for reply in run.transport.ask("propose", requests, seconds=run.patience.deadline):
         client, each = reply.client, asked[reply.client]
@@ -128,7 +135,7 @@ def agree_on_masks(run: Coordination, asked: Mapping[int, ClusterRound], request
             if proposal.client != client:
                 raise Rejected(f"client {client} sent a proposal of client {proposal.client}")
             if proposal.blocks.size > limit:
-                raise Rejected(f"client {client} proposes {proposal.blocks.size:,} blocks, {limit:,} are allowed")
+                raise Rejected(f"client {client} proposes {proposal.blocks.size:,} blocks, but {limit:,} are allowed")
             proposals[client] = proposal
             records.clients[client] = grown(records.clients[client], {"propose_bytes": len(message)})
         except Rejected as error:

@@ -1,4 +1,4 @@
-"""What all rounds of a run share at the coordinator: the enrolled clients, and who takes part in each round."""
+"""The coordinator's state that all rounds share: the enrolled clients, and the selection of each round's members."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from sensecrypt.runs.folder import RunFolder
 from sensecrypt.simulation.clock import CostModel
 
 _LOG = logging.getLogger("sensecrypt.coordinator")
-_LEAST_SECONDS = 1e-3  # of a delay: clocks do not resolve less
+_LEAST_SECONDS = 1e-3  # the shortest delay: clocks do not resolve less
 
 
 class Registry:
     """The clients that have enrolled since the coordinator started."""
 
     def __init__(self, transport: Transport, members: Iterable[int], sketch_seed: bytes) -> None:
-        """No client yet.
+        """Start without enrolled clients.
 
         Args:
-            transport: the way to the clients.
+            transport: the transport to the clients.
             members: all clients that may enrol.
-            sketch_seed: of the sketches that describe their data.
+            sketch_seed: the seed of sketches.
         """
         self._transport, self._members, self._sketch_seed = transport, set(members), sketch_seed
         self._asked: dict[int, Hashable] = {}
@@ -55,11 +55,11 @@ class Registry:
 
     @property
     def present(self) -> set[int]:
-        """The enrolled clients that could be asked at the last look."""
+        """The enrolled clients that were reachable at the last `look`."""
         return self._present & self.enrolments.keys()
 
     def look(self, *, seconds: float) -> None:
-        """Note which clients are there, and have new ones enrol; the reason for a refusal is logged and recorded."""
+        """Update which clients are reachable, and enrol new ones; refusals are logged and recorded."""
         there = self._transport.present(seconds=seconds)
         for refusal in self._transport.refusals():
             self.last_refusal = refusal.refused
@@ -73,7 +73,7 @@ class Registry:
                 parts = require_parts(reply.content, needed={"enrolment", "facts"})
                 enrolment = Enrolment.from_bytes(parts["enrolment"])
                 facts = facts_from_bytes(parts["facts"], "enrol")
-            except Unanswered as error:  # it is asked again
+            except Unanswered as error:  # it is asked again at the next look
                 _LOG.warning("client %d does not enrol: %s", reply.client, error)
                 continue
             except SenseCryptError as error:
@@ -86,7 +86,7 @@ class Registry:
             _LOG.info("client %d is enrolled", reply.client)
 
     def measure(self, reply: Reply) -> None:
-        """Note how fast a client's first answer was, if it is known."""
+        """Record the bandwidth of a client's first answer, if its time is known."""
         if reply.seconds is not None:
             sent = sum(map(len, reply.content.values()))
             self.bandwidths.setdefault(reply.client, sent / 1e6 / max(reply.seconds, _LEAST_SECONDS))
@@ -98,17 +98,17 @@ class Registry:
             del self.enrolments[client], self.facts[client]
 
     def exclude(self, client: int, reason: str) -> None:
-        """Remove a client for good."""
+        """Remove a client; it may not enrol again."""
         self.excluded.add(client)
         self.refuse(client, reason)
 
     def take_refusals(self) -> list[Refusal]:
-        """Clients and peers that were refused since the last call, and why."""
+        """Return and forget the refusals since the last call."""
         taken, self._refused = self._refused, []
         return taken
 
     def missing(self) -> list[int]:
-        """Members that have not enrolled, and may."""
+        """Return the members that may enrol and have not."""
         return sorted(self._members - self.enrolments.keys() - self.excluded)
 
     def _note(self, client: int, reason: str) -> None:
@@ -118,13 +118,13 @@ class Registry:
 
 
 def sample_members(members: Sequence[int], sample: float, least: int, *, rng: np.random.Generator) -> list[int]:
-    """So many of the members, in ascending order.
+    """Return a random sample of the members, ascending.
 
     Args:
-        members: of a cluster.
-        sample: their share that takes part, if below 1; else how many; 0: all.
-        least: never fewer than these, if there are as many.
-        rng: draws.
+        members: the members of a cluster.
+        sample: the share of members if below 1, else their number; 0: all.
+        least: the smallest number of members in a sample, if there are as many.
+        rng: the generator.
     """
     if sample == 0:
         return list(members)
@@ -137,22 +137,22 @@ def sample_members(members: Sequence[int], sample: float, least: int, *, rng: np
 
 @dataclass(frozen=True, eq=False)
 class Coordination:
-    """What all rounds share.
+    """The state and the settings that all rounds share.
 
     Attributes:
-        name: of the run.
-        config: of the run, with the devices that clients reported.
-        transport: the way to the clients.
-        keyservice: the key service, as aggregator.
+        name: the run's name.
+        config: the run's configuration, with the devices that clients reported.
+        transport: the transport to the clients.
+        keyservice: the key service's interface for aggregators.
         public: the run's public key.
-        folder: where records and checkpoints go.
-        registry: who is enrolled.
-        registered: the key service's release rules, which members' weights follow from.
+        folder: the folder of records and checkpoints.
+        registry: the enrolled clients.
+        registered: the key service's release rules, on which members' weights depend.
         patience: how long to wait.
-        observer: sees what passes.
-        durable: whether the key service outlives the coordinator, so that sums on disk can be handed in again.
+        observer: is called with what passes the coordinator.
+        durable: whether the key service outlives the coordinator, so that stored sums can be submitted again.
         seeded: whether members are sampled by the run's seed, as on one machine.
-        cost_model: what cryptography is charged with in a calibrated run; None: as measured.
+        cost_model: seconds per ciphertext in a calibrated run; None: use the measured times.
         exclusion: finds clients whose tags do not match.
     """
 
@@ -173,7 +173,7 @@ class Coordination:
 
     @property
     def rules(self) -> ReleaseRules:
-        """The rules that sums must meet: the key service's, with the run's own quorum if that is larger."""
+        """The release rules: the key service's, with the run's quorum if that is larger."""
         return replace(self.registered, quorum=max(self.registered.quorum, self.config.release.quorum))
 
     @property
@@ -183,13 +183,13 @@ class Coordination:
 
     @property
     def clients_decrypt(self) -> bool:
-        """Whether clients share the key, and decrypt sums themselves."""
+        """Whether clients share the key and decrypt sums themselves."""
         return self.config.encryption.key_mode == "shared-key"
 
     def is_refresh(self, number: int, budgets: checks.FloatVector) -> bool:
-        """Whether members with these budgets make a new order after this round.
+        """Return whether members with these budgets refresh their order after this round.
 
-        While all of them encrypt everything, the order that there is decides nothing, and stays.
+        If all of them encrypt everything, the order has no effect and is not refreshed.
         """
         due = (number + 1) % self.config.selection.order_refresh == 0 and number + 1 < self.config.training.rounds
         policy = self.config.policy
@@ -206,10 +206,10 @@ class Coordination:
         *,
         members: Iterable[int] | None = None,
     ) -> Round:
-        """What all members agree on before a round; its members are those given, or as many as `sample` says."""
+        """Return the description of a round; without `members`, they are sampled from the cluster."""
         if members is None:
             release = self.config.release
-            # A fleet's aggregator must not foresee the choice for other clients; one machine must repeat it.
+            # In a fleet, the choice must not be predictable; on one machine, it must be reproducible.
             rng = np.random.default_rng(secrets.randbits(128))
             if self.seeded:
                 rng = derive_rng(self.config.problem.seed, "sample", cluster, number)
@@ -230,17 +230,17 @@ class Coordination:
         )
 
     def invite(self, round_: Round) -> tuple[set[int], PartedSum]:
-        """The members to ask, and their empty sum."""
+        """Return the members to ask, and their empty sum."""
         cluster, weights, rules = round_.cluster, round_.weights, self.rules
         rng: random.Random = UNFORESEEN
-        if self.seeded:  # on one machine a run must cost the same again
+        if self.seeded:  # on one machine, the cost of a run must be reproducible
             path = (cluster, round_.number, round_.attempt)
             rng = random.Random(derive_seed(self.config.problem.seed, f"parts of {round_.purpose}", *path))  # noqa: S311
         present = self.registry.present
         invited = self.exclusion.invited(cluster, weights, present=present, quorum=rules.quorum, rng=rng)
         if rules.fixed_groups:
             parts = make_groups(weights, rules.min_contributors)
-        elif self.clients_decrypt:  # nothing is verified, so no client can be found
+        elif self.clients_decrypt:  # sums are not verified, so group testing is not possible
             parts = [invited]
         else:
             parts = self.exclusion.parts(cluster, invited, weights, rules, rng=rng)

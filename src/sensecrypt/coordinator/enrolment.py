@@ -1,4 +1,4 @@
-"""Before the first round: clients enrol, are clustered, and rank their parameters."""
+"""Setup before the first round: clients enrol, are clustered, and rank their parameters."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from sensecrypt.types import Clusters, Device
 
 
 def group_clients(rows: Matrix, config: RunConfig) -> Clusters:
-    """The clusters of the clients that are there; a cluster whose sums no key server would decrypt is refused.
+    """Return the clusters of the enrolled clients; raise if one is too small for the key server to decrypt its sums.
 
     Args:
-        rows: what describes each client's data.
-        config: of the run; its clustering is not `none`.
+        rows: the vector of each client.
+        config: the run's configuration; its clustering is not `none`.
     """
     if config.groups.clustering == "none":
         raise InvalidInput("clustering", "is none", "choose auto, ap or k-means")
@@ -48,18 +48,20 @@ def group_clients(rows: Matrix, config: RunConfig) -> Clusters:
     least = min(config.release.min_contributors, len(rows)) if config.encryption.key_mode == "dkms" else 1
     if sizes.min() < least:
         small = f"{int((sizes < least).sum())} of {sizes.size} clusters have fewer than {least} clients"
-        problem = f"{config.groups.clustering}: {small} (min_contributors), whose sums the key server never decrypts"
+        problem = (
+            f"{config.groups.clustering}: {small} (min_contributors), and the key server never decrypts their sums"
+        )
         raise InvalidInput("clustering", problem, "choose auto, fewer min_contributors, or key_mode shared-key")
     return clusters
 
 
 _Start = tuple[int, str, float | None, int]  # equal for all clients
-_SAME = "give all the same code, model and seed"
+_SAME = "give all clients the same code, model and seed"
 _LOG = logging.getLogger("sensecrypt.coordinator")
 
 
 def enrol_all(registry: Registry, patience: Patience, *, least: int) -> None:
-    """Wait for all members until patience ends; continue with those that are there, if they are enough."""
+    """Wait for all members to enrol; after the time limit, continue if enough have enrolled."""
     end = time.monotonic() + patience.enrolment
     while True:
         registry.look(seconds=min(patience.proof, max(1.0, end - time.monotonic())))
@@ -69,25 +71,25 @@ def enrol_all(registry: Registry, patience: Patience, *, least: int) -> None:
         if time.monotonic() >= end:
             break
         time.sleep(patience.pause)
-    there = len(registry.enrolments)
-    if there < max(2, least):
-        fix = "start them, and look into the coordinator's log for clients that were refused"
-        came = f"{there} client(s) came within {patience.enrolment:.0f} s"
-        refused = f" (the last was refused: {registry.last_refusal})" if registry.last_refusal else ""
-        raise SenseCryptError(f"{came}, {max(2, least)} are needed{refused}; {fix}")
-    _LOG.warning("clients %s are not there; the run starts without them", ", ".join(map(str, missing)))
+    enrolled = len(registry.enrolments)
+    if enrolled < max(2, least):
+        fix = "start them, and check the coordinator's log for clients that were refused"
+        came = f"{enrolled} client(s) enrolled within {patience.enrolment:.0f} s"
+        refused = f" (the last refusal: {registry.last_refusal})" if registry.last_refusal else ""
+        raise SenseCryptError(f"{came}, but {max(2, least)} are needed{refused}; {fix}")
+    _LOG.warning("clients %s did not enrol; the run starts without them", ", ".join(map(str, missing)))
 
 
 def cluster_clients(
     registry: Registry, config: RunConfig, samples_of: Mapping[int, int], observer: Observer
 ) -> tuple[RunState, RunConfig]:
-    """The clusters of the enrolled clients; and the configuration with the devices that they reported.
+    """Return the clusters of the enrolled clients, and the configuration with the devices that they reported.
 
     Args:
-        registry: who is enrolled.
-        config: of the run.
-        samples_of: how many samples each client reported to the key service.
-        observer: sees what describes clients' data.
+        registry: the enrolled clients.
+        config: the run's configuration.
+        samples_of: the number of samples that each client reported to the key service.
+        observer: is called with the clients' vectors.
     """
     agreeing, (size, initial, clip, _) = _agreeing(registry)
     agreeing = {client: each for client, each in agreeing.items() if _has_reported(registry, client, samples_of)}
@@ -114,16 +116,16 @@ def cluster_clients(
 
 
 def _agreeing(registry: Registry) -> tuple[dict[int, Enrolment], _Start]:
-    """The clients that start from one model, and what they share; the others are refused."""
+    """Return the clients with the most common initial model, and its description; refuse the other clients."""
     came = registry.enrolments
     start, often = Counter(_start(each) for each in came.values()).most_common(1)[0]
     others = sorted(client for client, each in came.items() if _start(each) != start)
     if 2 * often <= len(came):
         raise SenseCryptError(
-            f"clients start from different models, {often} of {len(came)} at most from the same; {_SAME}"
+            f"clients start from different models, at most {often} of {len(came)} from the same; {_SAME}"
         )
     for client in others:
-        registry.refuse(client, f"client {client} starts from another model than most; {_SAME}")
+        registry.refuse(client, f"client {client} starts from another model than most clients; {_SAME}")
     return {client: each for client, each in sorted(came.items()) if client not in others}, start
 
 
@@ -132,26 +134,26 @@ def _start(enrolment: Enrolment) -> _Start:
 
 
 def _has_reported(registry: Registry, client: int, samples: Mapping[int, int]) -> bool:
-    """Whether a client reported its number of samples to the key service, as every round needs; else it is refused."""
+    """Return whether a client reported its number of samples, which every round needs; if not, refuse it."""
     if client not in samples:
         registry.refuse(client, f"client {client} has not reported its number of samples to the key service")
     return client in samples
 
 
 def place_newcomers(registry: Registry, state: RunState, samples_of: Callable[[], Mapping[int, int]]) -> list[int]:
-    """Put clients that enrolled late into the cluster whose members' data are most like theirs.
+    """Assign clients that enrolled late to the cluster with the nearest mean vector, and return them.
 
     Args:
-        registry: who is there.
-        state: of the run.
-        samples_of: returns how many samples each client reported to the key service; called for new clients.
+        registry: the enrolled clients.
+        state: the run's state.
+        samples_of: returns the number of samples that each client reported to the key service.
     """
     placed = []
     for client, each in list(registry.enrolments.items()):
         if state.labels[client] >= 0:
             continue
         if _start(each) != (state.size, state.initial, state.clip, state.rows.shape[1]):
-            registry.refuse(client, f"client {client} starts from another model than most; {_SAME}")
+            registry.refuse(client, f"client {client} starts from another model than most clients; {_SAME}")
             continue
         samples = samples_of()
         if not _has_reported(registry, client, samples):
@@ -166,7 +168,7 @@ def place_newcomers(registry: Registry, state: RunState, samples_of: Callable[[]
 
 
 def first_orders(run: Coordination, state: RunState) -> list[Record]:
-    """Have every cluster's members rank the initial model's parameters, if the run needs it; the set-up's records."""
+    """Have every cluster rank the initial model's parameters, if the run needs it, and return the records of setup."""
     state.next_round = 0
     records = {
         cluster: ClusterRecords(ServerRecord(round=SETUP, cluster=cluster), {}) for cluster in range(state.clusters)
@@ -203,7 +205,7 @@ def _rank(run: Coordination, state: RunState, records: dict[int, ClusterRecords]
                 run.keyservice.register_round(round_)
                 asked[cluster], sums[cluster] = run.invite(round_)
             except Refused as error:
-                if error.code != "already-decrypted":  # by a coordinator that was ended: the order is there
+                if error.code != "already-decrypted":  # then an earlier process released it, and the order exists
                     raise
                 left.discard(cluster)
         failures = _collect_rankings(run, sums, asked, records)
@@ -222,7 +224,7 @@ def _rank(run: Coordination, state: RunState, records: dict[int, ClusterRecords]
 def _collect_rankings(
     run: Coordination, sums: dict[int, PartedSum], asked: dict[int, set[int]], records: dict[int, ClusterRecords]
 ) -> dict[int, str]:
-    """Add what clients send; for each cluster the first client that sends nothing, with its reason."""
+    """Add the clients' uploads; return for each cluster the first client that failed, with the reason."""
     failures: dict[int, str] = {}
     present = wait_for_quorum(run, [(total.round, asked[cluster]) for cluster, total in sums.items()])
     clusters = {client: cluster for cluster, invited in asked.items() for client in sorted(invited & present)}
@@ -247,20 +249,20 @@ def _collect_rankings(
 
 
 def exclude_found(run: Coordination, state: RunState) -> bool:
-    """Exclude the clients whose tags do not match; whether there are any."""
+    """Exclude the clients whose tags do not match, and return whether there are any."""
     found = [client for client in sorted(run.exclusion.found) if state.labels[client] >= 0]
     for client in found:
-        run.registry.exclude(client, f"client {client} is excluded from now on: sums match their tags only without it")
+        run.registry.exclude(client, f"client {client} is excluded: sums match their tags only without it")
         state.labels[client] = -1
     return bool(found)
 
 
 def _with_devices(config: RunConfig, enrolments: dict[int, Enrolment]) -> RunConfig:
-    """The configuration with the devices that clients reported; the others keep theirs."""
+    """Return the configuration with the devices that clients reported; the other clients keep theirs."""
     if all(each.cpus is None and each.bandwidth is None for each in enrolments.values()):
         return config
     devices = config.devices(0)
-    if config.machines.devices:  # a client that reports processors is none of these machines
+    if config.machines.devices:  # a client that reports its processors is not one of the named devices
         devices = [Device(device.speed, device.bandwidth) for device in devices]
     for client, each in enrolments.items():
         known = devices[client]

@@ -1,6 +1,6 @@
-"""What the coordinator needs from outside: a transport to the clients, time limits, and an observer.
+"""The coordinator's interfaces: the transport to the clients, time limits, and an observer.
 
-A new way for messages to travel is a class with the methods of `Transport`; the key service is `keyservice.port`.
+A new transport is a class with the methods of `Transport`. The interface of the key service is `keyservice.port`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sensecrypt.records import Record, Refusal
 
 
 class Unanswered(Rejected):
-    """A client from which nothing came: gone, failed, or too late."""
+    """No answer of a client: it is gone, failed, or too late."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,10 +25,10 @@ class Reply:
     """A client's answer.
 
     Attributes:
-        client: which.
-        parts: what it sent; None: nothing, because it is gone, failed or too late.
-        failure: the reason, if there is nothing.
-        seconds: between request and answer; None: not known.
+        client: the client's number.
+        parts: the answer; None: there is none, because the client is gone, failed or too late.
+        failure: the reason if there is no answer.
+        seconds: the seconds between request and answer; None: not known.
     """
 
     client: int
@@ -38,33 +38,33 @@ class Reply:
 
     @property
     def content(self) -> Parts:
-        """What it sent, or `Unanswered`."""
+        """The answer; raises `Unanswered` if there is none."""
         if self.parts is None:
             raise Unanswered(self.failure)
         return self.parts
 
 
 class Transport(Protocol):
-    """The way to the clients."""
+    """The transport to the clients."""
 
     def present(self, *, seconds: float) -> Mapping[int, Hashable]:
-        """The clients that can be asked now, each with a token that changes when the client reconnects.
+        """Return the reachable clients, each with a token that changes when the client reconnects.
 
         Args:
-            seconds: for clients that are new to prove who they are.
+            seconds: time for new clients to prove their identity.
         """
 
     def ask(self, kind: str, requests: Mapping[int, Parts], *, seconds: float) -> Iterator[Reply]:
-        """Send each client its request; its reply, or that there is none, exactly once per client.
+        """Send each client its request, and yield exactly one reply per client, also if it does not answer.
 
         Args:
-            kind: of the request: `enrol`, `rank`, `propose`, `train` or `finish`.
+            kind: the kind of request: `enrol`, `rank`, `propose`, `train` or `finish`.
             requests: the parts of each client's message.
-            seconds: to wait for replies.
+            seconds: time limit for the replies.
         """
 
     def refusals(self) -> list[Refusal]:
-        """Peers that were refused since the last call, and why: for the run's records."""
+        """Return the refused peers since the last call, for the run's records."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Patience:
     """How long the coordinator waits, in seconds.
 
     Attributes:
-        enrolment: for clients before the first round.
+        enrolment: for clients to enrol before the first round.
         deadline: for the replies of a round.
-        pause: between two checks of who is there.
+        pause: between two checks of which clients are reachable.
     """
 
     enrolment: float = 300.0
@@ -83,21 +83,21 @@ class Patience:
 
     @property
     def proof(self) -> float:
-        """For a new client to prove who it is."""
+        """The time limit for a new client to prove its identity."""
         return min(60.0, self.deadline)
 
 
 class Observer:
-    """Sees what passes the coordinator. This one does nothing; a simulation records and evaluates."""
+    """Is called with what passes the coordinator. This class does nothing; a simulation records and evaluates."""
 
     def described(self, rows: Mapping[int, checks.FloatVector]) -> None:
-        """What described each client's data for clustering."""
+        """Receive the clients' vectors for clustering."""
 
     def arrived(self, round_: Round, client: int, upload: bytes) -> None:
-        """An upload that was added."""
+        """Receive an upload that was added."""
 
     def released(self, round_: Round, aggregate: bytes) -> None:
-        """A sum of models that the key service has decrypted."""
+        """Receive a sum of models that the key service has decrypted."""
 
     def end_of_round(self, number: int, labels: Sequence[int], records: list[Record]) -> None:
-        """All records of a round, before they are written; `records` may be changed."""
+        """Receive all records of a round before they are written; `records` may be changed."""

@@ -1,7 +1,7 @@
-"""One round as the coordinator plays it: all clusters at once, sums released by the key service.
+"""One round at the coordinator: all clusters in parallel, with sums released by the key service.
 
-A cluster whose round fails (too few arrive, a sum does not verify) is tried again under a new attempt's number;
-clusters that are done are not touched.
+If a cluster's round fails (too few uploads, or a sum that does not verify), it is repeated with a new attempt number.
+Finished clusters are not repeated.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from sensecrypt.records import ClientRecord, ClusterRecords, Evaluation, Record,
 from sensecrypt.worktime import work_seconds
 
 MAX_ATTEMPTS = 3
-VALUE_BYTES = 4  # of a parameter in a model
+VALUE_BYTES = 4  # bytes of a parameter in a model
 _FINAL = (
     *("tags-mismatch", "too-few-contributors", "doubled-contributor", "no-tag"),
     *("groups", "superseded", "claimed", "rejected", "too-many-failures", "run-closed"),
 )
-_CLOSED = ("too-many-failures", "run-closed")  # whatever is sent
-_RESTING = "not asked: its tags may be those that do not match"
+_CLOSED = ("too-many-failures", "run-closed")  # every sum is refused
+_RESTING = "not asked in this round: its tags may be wrong"
 _LOG = logging.getLogger("sensecrypt.coordinator")
 
 
 def play_round(run: Coordination, state: RunState, number: int, budgets: checks.FloatVector) -> list[Record]:
-    """Every cluster's round; puts where the new models are into `state`, and returns the records."""
+    """Play every cluster's round, record the new models in `state`, and return the records."""
     done: dict[int, ClosedSum] = {}
-    for closed in load_closed(run.folder, number):  # a coordinator that was ended: each sum can be released only once
+    for closed in load_closed(run.folder, number):  # of a coordinator that ended: each sum can be released only once
         try:
             _release_again(run, state, closed)
             done[closed.cluster] = closed
@@ -56,7 +56,7 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
             begun = _begin(run, state, cluster, number, attempt, budgets)
             if begun is not None:
                 collecting[cluster] = begun
-            else:  # it was released though the answer got lost; its records are lost, too
+            else:  # it was released, but the answer and the records were lost
                 server = ServerRecord(round=number, cluster=cluster, crypto="real", records_lost=True)
                 done[cluster] = ClosedSum(cluster, number, attempt - 1, b"", None, ClusterRecords(server, {}), [])
         if collecting:
@@ -86,7 +86,7 @@ def play_round(run: Coordination, state: RunState, number: int, budgets: checks.
 
 
 def _require_final(error: SenseCryptError) -> None:
-    """Raise an error after which this sum may still be released: it stays on disk, for when the run is resumed."""
+    """Raise errors after which this sum may still be released: it stays on disk until the run is resumed."""
     if isinstance(error, Refused) and error.code not in _FINAL:
         raise error
 
@@ -94,7 +94,7 @@ def _require_final(error: SenseCryptError) -> None:
 def _begin(
     run: Coordination, state: RunState, cluster: int, number: int, attempt: int, budgets: checks.FloatVector
 ) -> ClusterRound | None:
-    """Register an attempt; None if an earlier one was released and the answer did not reach this coordinator."""
+    """Register an attempt and return it; None: an earlier one was released, but its answer was lost."""
     round_ = run.describe(state, cluster, number, "model", attempt)
     try:
         run.keyservice.register_round(round_)
@@ -118,7 +118,7 @@ def _begin(
 def _collect(
     run: Coordination, state: RunState, collecting: Mapping[int, ClusterRound], budgets: checks.FloatVector
 ) -> None:
-    """Have the clusters' members train, and add what arrives as it arrives."""
+    """Have the clusters' members train, and add their uploads as they arrive."""
     present = wait_for_quorum(run, [(each.total.round, each.invited) for each in collecting.values()])
     asked: dict[int, ClusterRound] = {}
     requests: dict[int, dict[str, bytes]] = {}
@@ -126,7 +126,7 @@ def _collect(
         round_, start, refresh = each.total.round, state.start(cluster), each.sensitivities is not None
         for client in round_.weights:
             if client not in present or client not in each.invited:
-                each.left_out[client] = "not there" if client in each.invited else _RESTING
+                each.left_out[client] = "not reachable" if client in each.invited else _RESTING
                 continue
             budget = float(budgets[client])
             assignment = Assignment(cluster, round_.number, round_.attempt, budget, start, refresh)
@@ -136,8 +136,8 @@ def _collect(
     for reply in run.transport.ask("train", requests, seconds=run.patience.deadline):
         asked[reply.client].take(reply)
     for cluster, each in collecting.items():
-        # One client that fails sends a zero update; if all do, the run has a mistake that its user must know. Only
-        # clients on this machine report why they failed.
+        # A client that fails sends a zero update; if all clients fail, the user must know. Only clients on this machine
+        # report why they failed.
         failures = {client: each.records.clients[client].failure for client in each.total.arrived}
         if failures and all(failures.values()):
             client, reason = min(failures.items())
@@ -146,7 +146,7 @@ def _collect(
 
 
 def wait_for_quorum(run: Coordination, rounds: Sequence[tuple[Round, Collection[int]]]) -> set[int]:
-    """The clients that are there, once those invited are enough for every round, or when time is up."""
+    """Wait until enough invited clients are reachable for every round, or time is up; return all reachable clients."""
     end = time.monotonic() + run.patience.deadline
     while True:
         run.registry.look(seconds=run.patience.proof)
@@ -158,7 +158,7 @@ def wait_for_quorum(run: Coordination, rounds: Sequence[tuple[Round, Collection[
 
 
 def _release_sums(run: Coordination, state: RunState, collecting: ClusterRound) -> ClosedSum:
-    """Have a cluster's sums released, if need be without a part; every sum is on disk before it is handed in."""
+    """Have a cluster's sums released, if necessary without a part; every sum is stored before it is submitted."""
     released = []
 
     def release_sum(without: int | None) -> None:
@@ -168,7 +168,7 @@ def _release_sums(run: Coordination, state: RunState, collecting: ClusterRound) 
         try:
             _release_model(run, state, closed)
         except (Refused, Rejected) as error:
-            if error.code == MISMATCH:  # a coordinator that restarts must not hand it in again
+            if error.code == MISMATCH:  # a restarted coordinator must not submit it again
                 forget_closed(run.folder, closed.cluster)
             raise
         released.append(closed)
@@ -191,14 +191,14 @@ def release_order(
     first: int | None = None,
     closed: bytes | None = None,
 ) -> None:
-    """Have sensitivities released, if need be without a part: the key service makes an importance order of them.
+    """Have sensitivities released, if necessary without a part; the key service computes an importance order from them.
 
     Args:
         run: the run.
         total: the sum.
-        records: of the clients that receive the order, and of the servers: to be added to.
-        first: the part to leave out before all others.
-        closed: the sum without that part, if it was added up already.
+        records: the records of servers and of the clients that receive the order; they are updated.
+        first: the part to leave out first.
+        closed: the sum without that part, if it is already computed.
     """
     server, seconds = records.server, 0.0
 
@@ -225,7 +225,7 @@ def _release_model(run: Coordination, state: RunState, closed: ClosedSum) -> Non
 def _release(
     run: Coordination, aggregate: bytes, round_: Round, records: ClusterRecords, received: Mapping[str, float]
 ) -> None:
-    """Have a sum released; its decryption is charged to who decrypts it, and to every contributor what it receives."""
+    """Have a sum released; add its cost to the records of the server or of the clients that decrypt."""
     start, work = time.perf_counter(), work_seconds()
     cost = run.keyservice.release(aggregate, round_).cost
     spent: dict[str, float] = {"release_seconds": time.perf_counter() - start}
@@ -245,7 +245,7 @@ def _release(
 
 
 def _release_again(run: Coordination, state: RunState, closed: ClosedSum) -> None:
-    """Hand in the sums that a coordinator had closed before it was ended."""
+    """Submit the sums that the coordinator had closed before it ended."""
     _release_model(run, state, closed)
     if closed.sensitivity is not None:
         number, attempt = closed.number + 1, closed.attempt

@@ -1,6 +1,6 @@
-"""The one loop of every run: enrol, cluster, order, rounds. It has no key that decrypts, and sees no model.
+"""The loop of every run: enrol, cluster, order, rounds. It has no secret key, and sees no model.
 
-`run` plays it over any transport and key service. What it learns is what an aggregator may know.
+`run` works with any transport and key service, and sees only what an aggregator may see.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ def run(
     cost_model: CostModel | None = None,
     on_round: OnRound | None = None,
 ) -> tuple[Coordination, RunState]:
-    """Play a run, or continue the one that is in `folder`.
+    """Play a run, or continue the run in `folder`; return the coordination and the final state.
 
     Args:
-        transport: the way to the clients.
-        keyservice: where sums are decrypted.
-        folder: where records and checkpoints go.
-        config: of the run.
-        name: of the run, as the key service knows it.
+        transport: the transport to the clients.
+        keyservice: the key service, which decrypts sums.
+        folder: the folder of records and checkpoints.
+        config: the run's configuration.
+        name: the run's name at the key service.
         patience: how long to wait for clients.
-        observer: sees what passes.
-        volatile: the key service, if it ends with this process: the checkpoint keeps its state, and choices that are
-            random in a fleet follow from the run's seed.
-        cost_model: what cryptography is charged with in a calibrated run; None: as measured.
-        on_round: called after each round with its number and records; if it returns True, the run stops there.
+        observer: is called with what passes the coordinator.
+        volatile: the key service, if it ends with this process. The checkpoint then contains its state, and choices
+            that are random in a fleet depend on the run's seed.
+        cost_model: seconds per ciphertext in a calibrated run; None: use the measured times.
+        on_round: called after each round with its number and records; if it returns True, the run stops.
     """
     rules = _require_registered(keyservice.run(name), config, name)
     coordination = Coordination(
@@ -103,25 +103,25 @@ def run(
 
 
 def _require_registered(described: Mapping[str, Any], config: RunConfig, name: str) -> ReleaseRules:
-    """The release rules of a run that is registered as it is configured; else `InvalidInput`."""
+    """Return the release rules of a run; raise `InvalidInput` if it is not registered as configured."""
     names, rules = (
         described["names"],
         ReleaseRules(**{each.name: described[each.name] for each in fields(ReleaseRules)}),
     )
     if sorted(map(int, names)) != list(range(config.problem.clients)):
-        problem = f"is {config.problem.clients}, the key service knows {len(names)} members of run {name}"
-        raise InvalidInput("clients", problem, "register the run with as many, numbered from 0")
+        problem = f"is {config.problem.clients}, but the key service knows {len(names)} members of run {name}"
+        raise InvalidInput("clients", problem, "register the run with the same number of clients, numbered from 0")
     if described["server"] != asdict(config.server.rule):
-        problem = f"is {config.server.rule}, the run is registered with {ServerRule(**described['server'])}"
-        raise InvalidInput("server", problem, "register the run with the settings that it is submitted with")
+        problem = f"is {config.server.rule}, but the run is registered with {ServerRule(**described['server'])}"
+        raise InvalidInput("server", problem, "register and submit the run with the same settings")
     if rules.fixed_groups and config.release.sample:
-        problem = "draws other members every round, and the key service releases sums of fixed groups"
+        problem = "selects other members every round, but the key service releases only sums of fixed groups"
         raise InvalidInput("sample", problem, "leave sample out, or have the service's policy changed")
     return rules
 
 
 def _begin_or_resume(run: Coordination, volatile: VolatileKeyService | None) -> RunState:
-    """The state after the last complete round; of a new run, the clusters of the enrolled clients."""
+    """Enrol clients, and return the state after the last complete round, or that of a new run with its clusters."""
     loaded = load_state(run.folder)
     if loaded is not None:
         run.registry.excluded |= loaded[0].excluded
@@ -139,7 +139,7 @@ def _begin_or_resume(run: Coordination, volatile: VolatileKeyService | None) -> 
 
 
 def _budgets(coordination: Coordination, state: RunState) -> Budgets:
-    """The budgets of the present clusters, by everything that was measured so far."""
+    """Return the budgets of the current clusters, from all records so far."""
     budgets = Budgets(coordination.config, state.labels, state.size, state.measured)
     budgets.learn(coordination.folder.records())
     return budgets
@@ -148,12 +148,12 @@ def _budgets(coordination: Coordination, state: RunState) -> Budgets:
 def _end_round(
     coordination: Coordination, state: RunState, records: list[Record], volatile: VolatileKeyService | None
 ) -> None:
-    """Write records and checkpoint; a coordinator that is killed from now on continues after this round."""
+    """Write records and checkpoint: a coordinator that ends afterwards continues after this round."""
     folder, number = coordination.folder, state.next_round - 1
     if coordination.cost_model is not None:
-        charge = coordination.cost_model.charge
+        apply = coordination.cost_model.apply
         played = (ClientRecord, ServerRecord)
-        records[:] = [charge(record) if isinstance(record, played) else record for record in records]
+        records[:] = [apply(record) if isinstance(record, played) else record for record in records]
     coordination.observer.end_of_round(number, state.labels.tolist(), records)
     folder.append([*records, *(replace(each, round=number) for each in coordination.registry.take_refusals())])
     state.save(folder, None if volatile is None else volatile.state())
@@ -163,8 +163,8 @@ def _end_round(
 def _restore(
     volatile: VolatileKeyService, kept: Mapping[str, npt.NDArray[Any]], run: Coordination, state: RunState
 ) -> None:
-    """Restore a key service in this process as it was after the last complete round."""
-    forget_closed(run.folder)  # its tags are gone: an incomplete round is played again
+    """Restore a key service in this process to its state after the last complete round."""
+    forget_closed(run.folder)  # their tags are lost, so an incomplete round is repeated
     latest = {}
     for cluster in range(state.clusters):
         start = state.start(cluster)

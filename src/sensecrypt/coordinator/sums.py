@@ -1,14 +1,14 @@
-"""Sums in parts, so that a client whose tags do not match is found although no upload can be read.
+"""Sums in parts: group testing finds a client whose tags do not match, although no upload can be read.
 
-A sum that does not match its tags shows that an upload in it is wrong, not which. So a sum is kept in parts, and is
-released without the part with which it does not match (`PartedSum`). The clients of that part are suspects. From then
-on half of the suspects are asked to take part, as a part of their own: if the sum matches, they are cleared; if it
-matches only without them, one of them is wrong. A suspect that is alone in such a part is found, and not asked again.
+A sum that does not match its tags shows that an upload in it is wrong, but not which one. So a sum has several parts,
+and is released without the part that makes it fail (`PartedSum`). The clients of that part are suspects. In later
+rounds, half of the suspects take part, in a part of their own: if the sum matches, they are cleared; if it matches only
+without them, one of them is wrong. A suspect that is alone in such a part is found, and is not asked again.
 
-Every sum that fails answers a question about ciphertexts, so the key service allows few. Finding one client costs two
-failures and half of one per halving, about four among twenty. Two in different parts make all sums fail. And a finding
-is evidence, not proof: a member that sends values near the limit of a slot, with matching tags, makes sums fail with
-others in it that match without these.
+Every failing sum reveals a bit about ciphertexts, so the key service allows few failures. Finding one client costs two
+failures plus half a failure per halving, about four among twenty clients. Two wrong clients in different parts make all
+sums fail. A finding is evidence, not proof: a member that sends values near the limit of a slot, with matching tags,
+can make sums overflow only together with the uploads of others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sensecrypt.worktime import Cost
 
 PARTS = 3
 MISMATCH = "tags-mismatch"
-UNFORESEEN = random.SystemRandom()  # two culprits that foresaw the parts could be in different ones
+UNFORESEEN = random.SystemRandom()  # unpredictable: two deviating clients must not arrange to be in different parts
 _TRIES = 50
 _LOG = logging.getLogger("sensecrypt.coordinator")
 
@@ -43,13 +43,13 @@ class PartedSum:
         tags: Callable[[Round], Collection[int]],
         whole: bool = False,
     ) -> None:
-        """Empty sums.
+        """Start with empty sums.
 
         Args:
             round_: the round.
             public: the run's key.
             parts: the clients of each part.
-            tags: asks the key service whose tags of a round it has.
+            tags: returns the clients whose tags of a round the key service has.
             whole: whether a part counts only if all of its clients are in it.
         """
         self.round, self.cost = round_, Cost()
@@ -59,27 +59,27 @@ class PartedSum:
         self._tagged: set[int] = set()
 
     def of_same_parts(self, round_: Round) -> PartedSum:
-        """An empty sum of another round, in the same parts."""
+        """Return an empty sum of another round with the same parts."""
         return PartedSum(round_, self._public, self._parts, tags=self._tags, whole=self._whole)
 
     @property
     def arrived(self) -> set[int]:
-        """Whose uploads were added, also to parts that are not whole."""
+        """The clients whose uploads were added, including those in incomplete parts."""
         return {client for each in self._sums for client in each.contributors}
 
     @property
     def contributors(self) -> tuple[int, ...]:
-        """Whose uploads count."""
+        """The clients whose uploads count."""
         return tuple(sorted(client for part in range(len(self._sums)) for client in self.of_part(part)))
 
     def of_part(self, part: int | None) -> tuple[int, ...]:
-        """Whose uploads count in a part; for None, an empty tuple."""
+        """Return the clients whose uploads count in a part; for None, an empty tuple."""
         if part is None or (self._whole and len(self._sums[part].contributors) < len(self._parts[part])):
             return ()
         return self._sums[part].contributors
 
     def add(self, data: bytes, *, sender: int) -> None:
-        """Validate an upload, whose tag the key service must have, and add it; a `Rejected` one changes no sum."""
+        """Validate an upload and add it; raise `Rejected` if it is invalid or the key service has no tag of it."""
         if sender not in self._part:
             raise Rejected(f"client {sender} was not asked")
         if sender not in self._tagged:  # one request for all tags that have arrived, not one per upload
@@ -89,7 +89,7 @@ class PartedSum:
         self._sums[self._part[sender]].add(data, sender=sender)
 
     def total(self, *, without: int | None = None) -> RoundSum:
-        """All parts, or all but one, as one sum."""
+        """Return the sum of all parts, or of all but one."""
         parts = [each for part, each in enumerate(self._sums) if part != without and self.of_part(part)]
         if len(parts) == 1:
             return parts[0]
@@ -99,9 +99,9 @@ class PartedSum:
         return total
 
     def choices(self, rules: ReleaseRules, first: int | None) -> list[int | None]:
-        """The parts that may be left out, `first` before the others; None: none is left out.
+        """Return the parts that may be left out, `first` before the others; None stands for leaving out none.
 
-        What the key server would refuse unseen is not among them; `Rejected` if that holds for all contributors.
+        Choices that violate the release rules are not included; raise `Rejected` if the sum of all contributors does.
         """
         weights, contributors = self.round.weights, self.contributors
         rules.check(weights, contributors)
@@ -115,10 +115,10 @@ class PartedSum:
 
 
 class Exclusion:
-    """The suspects of one run by cluster, and the clients that were found; a coordinator that restarts has none."""
+    """The suspects of one run by cluster, and the clients that were found; a restarted coordinator has none."""
 
     def __init__(self) -> None:
-        """No suspects."""
+        """Start without suspects."""
         self._suspects: dict[int, set[int]] = {}
         self.found: set[int] = set()
 
@@ -131,7 +131,7 @@ class Exclusion:
         quorum: float,
         rng: random.Random = UNFORESEEN,
     ) -> set[int]:
-        """The members to ask: all but half of the suspects, if those who are present are a quorum without them."""
+        """Return the members to ask: all but half of the suspects, if the other reachable members are a quorum."""
         suspects = sorted(self._suspects.get(cluster, ()) & weights.keys())
         resting = set(rng.sample(suspects, len(suspects) // 2))
         if sum(weights[client] for client in weights.keys() & present if client not in resting) < quorum:
@@ -147,9 +147,10 @@ class Exclusion:
         *,
         rng: random.Random = UNFORESEEN,
     ) -> list[set[int]]:
-        """The suspects and all others; without suspects, three parts, any of which can be left out.
+        """Return the parts: suspects and others; without suspects, three parts, each of which can be left out.
 
-        Where the `rules` do not allow that, in small clusters or with a high quorum: four parts, or one per client.
+        If the `rules` do not allow leaving out a third, in small clusters or with a high quorum, there are four parts,
+        or one per client.
         """
         suspects, clients = self._suspects.get(cluster, set()) & set(invited), sorted(invited)
         if suspects:
@@ -169,16 +170,16 @@ class Exclusion:
         *,
         first: int | None = None,
     ) -> int | None:
-        """Have a sum released; if it does not match its tags, without one part, and else without another.
+        """Have a sum released; if it does not match its tags, try without each part in turn.
 
         Args:
             total: the sum.
-            rules: of the key server.
-            release_sum: has `total(without=…)` released; raises `Refused` if it is not.
-            first: the part to leave out before all others; None: at first none is left out.
+            rules: the key server's release rules.
+            release_sum: has `total(without=…)` released; raises `Refused` if the key service refuses it.
+            first: the part to leave out first; None: first try the sum of all parts.
 
         Returns:
-            The part that was left out, whose clients are suspects from now on.
+            The part that was left out; its clients are now suspects.
         """
         cluster, mismatch = total.round.cluster, None
         try:
@@ -203,7 +204,7 @@ class Exclusion:
             raise
 
     def learn(self, cluster: int, released: Iterable[int], left_out: Iterable[int]) -> None:
-        """A sum of `released` matched; with those `left_out` in it, it did not."""
+        """Update the suspects: the sum of `released` matched, and with those `left_out` it did not."""
         wrong = set(left_out)
         if len(wrong) == 1:
             self.found |= wrong
@@ -213,5 +214,5 @@ class Exclusion:
         self._suspects[cluster] = wrong
 
     def forget(self, cluster: int) -> None:
-        """No part explained the failure: there are no suspects any more."""
+        """Remove all suspects of a cluster, because no part explained the failure."""
         self._suspects.pop(cluster, None)

@@ -1,6 +1,6 @@
-"""The cryptographic core, small enough to audit in one sitting. It knows nothing of models or of the protocol.
+"""The cryptographic core, small enough to audit in one sitting. It does not depend on models or on the protocol.
 
-Read in this order: `scheme` (what every scheme offers), `encoding` (numbers to plaintexts), `paillier` (in it `public`,
-`fixedbase`, `secret`, `randomizers`), `ring` (it says in which order), `ckks`, `schemes` and `secretschemes` (all
-schemes by name, the two sides apart), `publicfile` and `keyfile` (keys at rest), `keys` (new ones).
+Read in this order: `scheme` (the contract of every scheme), `encoding` (numbers to plaintexts), `paillier` (`public`,
+`fixedbase`, `secret`, `randomizers`), `ring` (its `__init__` gives the order), `ckks`, `schemes` and `secretschemes`
+(registries of the public and of the secret sides), `publicfile` and `keyfile` (keys at rest), `keys` (key generation).
 """

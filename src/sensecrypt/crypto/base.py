@@ -1,4 +1,4 @@
-"""What keys and running sums of all schemes have in common; and the checks of their arguments."""
+"""The common base of all schemes' keys and running sums, and checks of their arguments."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Upload = TypeVar("Upload")
 
 
 class PublicKeyBase:
-    """The identity of a public key: its profile and a digest of all that makes it."""
+    """The identity of a public key: its profile and a digest of its content."""
 
     __slots__ = ("_digest", "_profile")
 
     def __init__(self, profile: Profile, digest: bytes) -> None:
-        """A key of a profile."""
+        """Store the profile and the digest."""
         self._profile, self._digest = profile, digest
 
     @property
@@ -38,7 +38,7 @@ class PublicKeyBase:
 
     @property
     def fingerprint(self) -> str:
-        """Short name of the key, for people and logs."""
+        """A short identifier of the key, for users and logs."""
         return self._digest.hex()[:16]
 
     def __eq__(self, other: object) -> bool:
@@ -54,7 +54,7 @@ class PublicKeyBase:
 
 
 class SecretKeyBase:
-    """Refuses to be pickled or copied, and does not show itself."""
+    """A secret key: it cannot be pickled or copied, and its `repr` is redacted."""
 
     __slots__ = ()
 
@@ -69,16 +69,16 @@ class SecretKeyBase:
 
 
 class RunningSum(ABC, Generic[Upload]):
-    """A running sum of uploads, whatever the scheme: counts the summands of each row."""
+    """A running sum of uploads of any scheme. It counts the summands of each row."""
 
     def __init__(self, rows: int, profile: Profile) -> None:
-        """Empty until the first upload."""
+        """Start with no summands."""
         self._counts = np.zeros(checks.whole("rows", rows, low=1, high=2**28), dtype=np.int64)
         self._most = profile.max_summands
         self._lock = threading.Lock()
 
     def add(self, ciphertexts: Ciphertexts, rows: RowNumbers | None = None) -> None:
-        """Add ciphertexts to the given rows of the sum (None: to all); nothing is changed if one is invalid."""
+        """Add ciphertexts to the given rows of the sum (None: to all); if one is invalid, raise and change nothing."""
         upload = self._read(ciphertexts)
         chosen = check_rows(rows, self._counts.size, len(ciphertexts))
         with self._lock:
@@ -89,7 +89,7 @@ class RunningSum(ABC, Generic[Upload]):
             self._counts[chosen] += 1
 
     def result(self, rows: RowNumbers | None = None) -> Ciphertexts:
-        """The sum so far, of the given rows (None: of all)."""
+        """Return the given rows of the sum so far (None: all rows)."""
         chosen = check_rows(rows, self._counts.size)
         with self._lock:
             if not chosen.size or not self._counts[chosen].all():
@@ -98,7 +98,7 @@ class RunningSum(ABC, Generic[Upload]):
 
     @abstractmethod
     def _read(self, ciphertexts: Ciphertexts) -> Upload:
-        """Valid ciphertexts as the scheme adds them."""
+        """Check ciphertexts and return them in the form that `_add` takes."""
 
     @abstractmethod
     def _add(self, upload: Upload, rows: RowNumbers) -> None:
@@ -106,11 +106,11 @@ class RunningSum(ABC, Generic[Upload]):
 
     @abstractmethod
     def _sums(self, rows: RowNumbers) -> Ciphertexts:
-        """The sums of these rows, each of at least one upload."""
+        """Return the sums of these rows, each of at least one upload."""
 
 
 def profile_of(scheme: str, profile: str | Profile) -> Profile:
-    """The profile of that name, which must be one of the scheme."""
+    """Return the profile of that name; raise if it is of another scheme."""
     chosen = get_profile(profile)
     if chosen.scheme != scheme:
         raise InvalidKey("profile", f"is {chosen.name}", f"choose one of the {scheme} profiles")
@@ -118,39 +118,37 @@ def profile_of(scheme: str, profile: str | Profile) -> Profile:
 
 
 def check_count(count: Any, rows: int, slots: int) -> int:
-    """A number of values that takes exactly so many rows."""
+    """Return `count`; raise if that many values do not take exactly `rows` rows."""
     if rows_of(checks.whole("count", count, low=1, high=2**40), slots) != rows:
         problem = f"is {count:,}, but {rows:,} rows hold {slots * (rows - 1) + 1:,} to {slots * rows:,} values"
-        raise InvalidInput("count", problem, "pass the number that was encrypted")
+        raise InvalidInput("count", problem, "pass the number of encrypted values")
     return int(count)
 
 
 def check_shape(argument: str, ciphertexts: object, width: int) -> Ciphertexts:
-    """A matrix of bytes with at least one row of exactly `width`."""
+    """Return `ciphertexts`; raise if they are not a matrix of bytes with at least one row, each of `width` bytes."""
     if not isinstance(ciphertexts, np.ndarray) or ciphertexts.dtype != np.uint8 or ciphertexts.ndim != 2:
-        raise InvalidCiphertext(
-            argument, "is not a matrix of bytes", "pass what encrypt returned, one row a ciphertext"
-        )
+        fix = "pass the result of encrypt, one row per ciphertext"
+        raise InvalidCiphertext(argument, "is not a matrix of bytes", fix)
     if len(ciphertexts) == 0 or ciphertexts.shape[1] != width:
-        problem = f"has shape {ciphertexts.shape}"
-        raise InvalidCiphertext(
-            argument, problem, f"pass rows of exactly {width:,} bytes: truncated or of another key?"
-        )
+        fix = f"pass rows of exactly {width:,} bytes; these may be truncated or of another key"
+        raise InvalidCiphertext(argument, f"has shape {ciphertexts.shape}", fix)
     return ciphertexts
 
 
 def same_rows(expected: int, got: int) -> None:
-    """Raise unless both operands have equally many rows."""
+    """Raise if the operands have different numbers of rows."""
     if got != expected:
-        raise InvalidCiphertext("b", f"has {got:,} rows, a has {expected:,}", "add ciphertexts of equally many values")
+        problem = f"has {got:,} rows, but a has {expected:,}"
+        raise InvalidCiphertext("b", problem, "add ciphertexts of the same number of values")
 
 
 def check_rows(rows: RowNumbers | None, total: int, got: int | None = None) -> RowNumbers:
-    """Row numbers of a running sum, ascending, and as many as there are ciphertexts."""
+    """Return ascending row numbers of a sum of `total` rows; raise if they are invalid or not `got` in number."""
     if rows is None:
         chosen = np.arange(total)
     else:
-        fix = f"number rows 0 … {total - 1:,}"
+        fix = f"pass ascending numbers in 0 … {total - 1:,}"
         array = np.asarray(rows)
         if array.ndim != 1 or array.dtype.kind not in "iu" or (array.size and int(array.max()) >= total):
             raise InvalidCiphertext("rows", "are not row numbers of this sum", fix)

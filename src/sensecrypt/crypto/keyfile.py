@@ -1,8 +1,7 @@
 """Secret keys at rest.
 
-The public part stands in the clear; the secret part is encrypted under a passphrase (`passphrase`), and everything else
-in the file is authenticated with it. Only its owner may read the file. How files are written, and the public part, are
-in `publicfile`.
+The public part is stored in the clear. The secret part is encrypted under a passphrase (`passphrase`), which also
+authenticates the rest of the file. Only its owner may read the file. `publicfile` writes files and the public part.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sensecrypt.errors import KeyFileError
 
 def write_secret(path: Path | str, key: StorableSecretKey, passphrase: str, *, force: bool = False) -> None:
     """Write a key pair, its secret part encrypted under `passphrase`."""
-    secret_scheme_of(key)  # refuses what is no secret key, before anything else is looked at
+    secret_scheme_of(key)  # raises first of all if `key` is not a secret key
     phrase_bytes(passphrase)
     publicfile.refuse_existing(path, force)
     fields = {"format": publicfile.SECRET_FORMAT, "version": publicfile.VERSION, **publicfile.public_fields(key.public)}
@@ -27,7 +26,7 @@ def write_secret(path: Path | str, key: StorableSecretKey, passphrase: str, *, f
 
 
 def read_secret(path: Path | str, passphrase: str) -> StorableSecretKey:
-    """The secret key of a secret key file."""
+    """Return the secret key of a secret key file."""
     phrase_bytes(passphrase)
     fields = publicfile.read_fields(path)
     if fields.get("format") != publicfile.SECRET_FORMAT:
@@ -42,7 +41,7 @@ def _secret_bytes(key: StorableSecretKey) -> bytes:
 
 def _secret_key(path: Path | str, public: StorablePublicKey, secret: bytes) -> StorableSecretKey:
     key: StorableSecretKey | None = None
-    with suppress(*publicfile.DAMAGE):  # and raise below: as its context, the exception would carry the secret along
+    with suppress(*publicfile.DAMAGE):  # raise below instead: the exception's context could contain the secret
         key = SECRET_SCHEMES[public.profile.scheme].parse(secret, public)
     if key is None or key.public != public:
         raise publicfile.damaged(path) from None

@@ -1,4 +1,4 @@
-"""Key pairs of any profile."""
+"""Generates key pairs of any profile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sensecrypt.crypto.ring.public import RingPublicKey
     from sensecrypt.crypto.ring.secret import RingSecretKey
 
-# Types only: what a key offers beyond the contract is seen where its profile is written out.
+# For type checkers: a literal profile name gives the concrete key types.
 PaillierName = Literal[
     "paillier-2048",
     "paillier-2048-slot16",
@@ -39,7 +39,7 @@ def generate_keypair(profile: RingName = ...) -> tuple[RingPublicKey, RingSecret
 @overload
 def generate_keypair(profile: str | Profile) -> tuple[StorablePublicKey, StorableSecretKey]: ...
 def generate_keypair(profile: str | Profile = DEFAULT_PROFILE) -> tuple[StorablePublicKey, StorableSecretKey]:
-    """A fresh key pair: (public, secret).
+    """Return a fresh key pair: (public, secret).
 
     Args:
         profile: a name from `sensecrypt.profiles.PROFILES`.

@@ -1,7 +1,7 @@
-"""Work on rows spread over processes, when that pays.
+"""Distributes work on rows over processes, if there is enough of it.
 
-Processes are forked: tables and keys are inherited, never pickled, and only the result's bytes travel back. A child
-draws its randomness from the operating system, so nothing is drawn twice.
+Processes are forked: they inherit tables and keys, nothing is pickled, and they return only the result's bytes. Each
+child draws its randomness from the operating system, so no randomness is used twice.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from sensecrypt import checks
 from sensecrypt.crypto.scheme import Ciphertexts
 from sensecrypt.errors import WorkerDied
 
-WORTHWHILE_SECONDS = 0.1  # forking and collecting costs a few hundredths
+WORTHWHILE_SECONDS = 0.1  # forking and collecting costs a few hundredths of a second
 Work = Callable[[int, int], Ciphertexts]
 
 
 def spread(
     work: Work, rows: int, *, workers: int, seconds_per_row: float, prepare: Callable[[], object] = lambda: None
 ) -> Ciphertexts:
-    """`work(start, stop)` over all rows, in up to `workers` processes; its results one below the other.
+    """Return the concatenated results of `work(start, stop)` over all rows, computed by up to `workers` processes.
 
     Args:
-        work: returns rows start … stop − 1, and has checked its input before.
-        rows: how many there are.
-        workers: processes, at least 1.
+        work: returns rows start … stop − 1; its input is already checked.
+        rows: number of rows.
+        workers: the largest number of processes, at least 1.
         seconds_per_row: an estimate; small jobs stay in this process.
-        prepare: run once before forking: what it builds, every worker has.
+        prepare: called once before forking, so that all workers inherit what it builds.
     """
     checks.whole("workers", workers, low=1, high=1024)
     parts = min(workers, rows, int(rows * seconds_per_row / WORTHWHILE_SECONDS) + 1)
@@ -62,9 +62,9 @@ def spread(
 
 
 def may_fork() -> bool:
-    """Not on systems without it, not in a daemonic process, which may have no children, and not beside other threads.
+    """Return whether this process may fork: the system supports it, it is not daemonic, and it has no other threads.
 
-    What a thread holds at that moment, such as the lock of a log, stays locked in the child for ever.
+    A lock that another thread holds during the fork, such as a log's, would stay locked in the child forever.
     """
     able = "fork" in multiprocessing.get_all_start_methods() and not multiprocessing.current_process().daemon
     return able and threading.active_count() == 1

@@ -1,7 +1,7 @@
-"""Secrets in files, under a passphrase.
+"""Encrypts secrets in files under a passphrase.
 
-A secret is encrypted with AES-256-GCM under a key that scrypt derives from the passphrase, and everything else in the
-file is authenticated with it. What the secret is, this module does not know.
+The secret, any bytes, is encrypted with AES-256-GCM under a key that scrypt derives from the passphrase. The other
+fields of the file are authenticated with it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sensecrypt.crypto import publicfile
 from sensecrypt.errors import KeyFileError
 
 SCRYPT = {"n": 2**17, "r": 8, "p": 1}  # 128 MB and about half a second (RFC 7914; OWASP's recommendation)
-_MAX_MEMORY, _MAX_R, _MAX_P = 256 * 2**20, 16, 4  # a file must not take its reader's memory or time
+_MAX_MEMORY, _MAX_R, _MAX_P = 256 * 2**20, 16, 4  # a forged file must not exhaust its reader's memory or time
 MIN_PASSPHRASE = 8
 
 
 def encrypted_at_rest(fields: dict[str, Any], secret: bytes, passphrase: str) -> dict[str, Any]:
-    """`fields` in the clear and authenticated, with `secret` encrypted under `passphrase` beside them."""
+    """Return `fields`, in the clear and authenticated, together with `secret` encrypted under `passphrase`."""
     phrase = phrase_bytes(passphrase)
     if len(passphrase) < MIN_PASSPHRASE:
         raise KeyFileError("passphrase", "is too short", f"use at least {MIN_PASSPHRASE} characters")
@@ -36,7 +36,7 @@ def encrypted_at_rest(fields: dict[str, Any], secret: bytes, passphrase: str) ->
 
 
 def decrypted_at_rest(path: Path | str, fields: dict[str, Any], passphrase: str) -> bytes:
-    """The inverse of `encrypted_at_rest`: the secret."""
+    """Return the secret in `fields`: the inverse of `encrypted_at_rest`."""
     phrase, fields = phrase_bytes(passphrase), dict(fields)
     try:
         ciphertext = bytes.fromhex(fields.pop("secret"))
@@ -48,15 +48,15 @@ def decrypted_at_rest(path: Path | str, fields: dict[str, Any], passphrase: str)
     try:
         return AESGCM(key).decrypt(nonce, ciphertext, authenticated)
     except (InvalidTag, ValueError):
-        problem = "cannot be opened"
+        problem = "cannot be decrypted"
         raise KeyFileError(str(path), problem, "check the passphrase; if it is right, the file is damaged") from None
 
 
 def phrase_bytes(passphrase: str) -> bytes:
-    """The passphrase in UTF-8, or an error that does not tell it."""
+    """Return the passphrase in UTF-8; errors do not contain it."""
     if not isinstance(passphrase, str):
         raise KeyFileError("passphrase", f"is a {type(passphrase).__name__}", "pass a str")
-    if any("\ud800" <= character <= "\udfff" for character in passphrase):  # an encoding error would hold all of it
+    if any("\ud800" <= character <= "\udfff" for character in passphrase):  # an encoding error would contain it
         raise KeyFileError("passphrase", "is not valid UTF-8", "write it in UTF-8") from None
     return passphrase.encode()
 
@@ -64,7 +64,7 @@ def phrase_bytes(passphrase: str) -> bytes:
 def _checked_cost(kdf: dict[str, Any]) -> dict[str, int]:
     cost = {name: kdf[name] for name in SCRYPT}
     if any(type(number) is not int for number in cost.values()):
-        raise TypeError("a cost is no whole number")
+        raise TypeError("a cost is not an integer")
     n, r, p = cost["n"], cost["r"], cost["p"]
     if n < 2 or n & (n - 1) or not 1 <= r <= _MAX_R or not 1 <= p <= _MAX_P or 128 * n * r > _MAX_MEMORY:
         raise ValueError("a cost is out of bounds")

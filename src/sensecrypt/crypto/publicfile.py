@@ -1,7 +1,7 @@
-"""Public keys at rest, and what all key files share.
+"""Public keys at rest, and reading and writing of all key files.
 
-A key file is JSON, written whole or not at all, and never over an existing file unless asked to. Whoever aggregates
-loads its key with this module: it reaches nothing secret, not even where the file also holds the secret key.
+A key file is JSON. It is written atomically, and never over an existing file unless requested. The aggregator loads its
+key with this module, which does not access the secret part of a file.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from sensecrypt.errors import InvalidInput, KeyFileError
 from sensecrypt.profiles import get_profile
 
 PUBLIC_FORMAT, SECRET_FORMAT, VERSION = "sensecrypt-public-key", "sensecrypt-secret-key", 1
-MAX_BYTES = 16 * 2**20  # twenty times the largest key file: another file must not take its reader's memory
-DAMAGE = (KeyError, TypeError, ValueError, OverflowError, RecursionError, MemoryError)  # what malformed fields raise
+MAX_BYTES = 16 * 2**20  # twenty times the largest key file; other files must not exhaust the reader's memory
+DAMAGE = (KeyError, TypeError, ValueError, OverflowError, RecursionError, MemoryError)  # raised by malformed fields
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)  # a file system without hard links
 _NO_FLUSH = (errno.EACCES, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)  # a folder that cannot be flushed
 
 
 def write_public(path: Path | str, key: StorablePublicKey, *, force: bool = False) -> None:
-    """Write the public key alone; never over a secret key, which may be the only copy."""
+    """Write the public key alone; never replace a secret key, which may be the only copy."""
     refuse_existing(path, force)
     if SECRET_FORMAT.encode() in _old_bytes(path):
         raise KeyFileError(str(path), "holds a secret key, which this would destroy", "choose another name")
@@ -34,24 +34,24 @@ def write_public(path: Path | str, key: StorablePublicKey, *, force: bool = Fals
 
 
 def read_public(path: Path | str) -> StorablePublicKey:
-    """The public key of a public or a secret key file; no passphrase is needed."""
+    """Return the public key of a public or a secret key file, without a passphrase."""
     fields = read_fields(path)
     if fields.get("format") not in (PUBLIC_FORMAT, SECRET_FORMAT):
         raise damaged(path)
     return public_key(path, fields)
 
 
-# What follows is for `keyfile` and the command line.
+# The following functions are for `keyfile` and the command line.
 
 
 def public_fields(key: StorablePublicKey) -> dict[str, Any]:
-    """The fields that describe a public key in either kind of file."""
+    """Return the fields that describe a public key in both kinds of file."""
     parts = scheme_of(key).fields(key)
     return {"profile": key.profile.name, "fingerprint": key.fingerprint, "public": parts}
 
 
 def public_key(path: Path | str, fields: dict[str, Any]) -> StorablePublicKey:
-    """The inverse of `public_fields`, checked."""
+    """Return the public key of checked fields: the inverse of `public_fields`."""
     try:
         profile = get_profile(fields["profile"])
         key: StorablePublicKey = SCHEMES[profile.scheme].parse(fields["public"], profile)
@@ -67,7 +67,7 @@ def public_key(path: Path | str, fields: dict[str, Any]) -> StorablePublicKey:
 
 
 def read_fields(path: Path | str) -> dict[str, Any]:
-    """The fields of a key file of this version."""
+    """Return the fields of a key file of this version."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -85,7 +85,7 @@ def read_fields(path: Path | str) -> dict[str, Any]:
 
 
 def write_fields(path: Path | str, fields: dict[str, Any], *, mode: int, force: bool) -> None:
-    """Atomically: a temporary file beside it, flushed, then renamed or, without `force`, linked."""
+    """Write a key file atomically: a temporary file in the same folder is renamed or, without `force`, hard-linked."""
     refuse_existing(path, force)
     path = Path(path)
     try:
@@ -110,18 +110,18 @@ def write_fields(path: Path | str, fields: dict[str, Any], *, mode: int, force: 
 
 
 def refuse_existing(path: Path | str, force: bool) -> None:
-    """Raise if there is anything of that name, be it a link to nowhere, and `force` is not set."""
+    """Raise if the path exists, even as a broken link, and `force` is not set."""
     if os.path.lexists(path) and not force:
         raise _exists(path)
 
 
 def damaged(path: Path | str) -> KeyFileError:
-    """The error of a file that is no key file. Raise it `from None`: its cause may hold what was in the file."""
+    """Return the error of an invalid key file. Raise it `from None`: its cause may contain the file's content."""
     return KeyFileError(str(path), "is damaged or no key file of this version", "restore it from a backup")
 
 
 def _publish(temporary: Path, path: Path, force: bool) -> None:
-    """Give the finished file its name; without `force` a link, which fails if somebody else was faster."""
+    """Give the finished file its name; without `force` by a hard link, which fails if the name exists by now."""
     if force:
         temporary.replace(path)
     else:
@@ -143,7 +143,7 @@ def _publish(temporary: Path, path: Path, force: bool) -> None:
 
 
 def _replace_reserved(temporary: Path, path: Path) -> None:
-    """Without links: an empty file takes the name, or fails if it is taken, and is then replaced."""
+    """Publish without hard links: create an empty file, which fails if the name exists, and replace it."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         temporary.replace(path)
@@ -153,7 +153,7 @@ def _replace_reserved(temporary: Path, path: Path) -> None:
 
 
 def _old_bytes(path: Path | str) -> bytes:
-    """What is about to be overwritten; searched rather than parsed, so that a damaged secret key counts too."""
+    """Return the content to be overwritten. It is searched and not parsed, so that a damaged secret key counts too."""
     try:
         with Path(path).open("rb") as file:
             return file.read(MAX_BYTES)

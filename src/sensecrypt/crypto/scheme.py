@@ -1,6 +1,6 @@
-"""What every scheme offers: the contract that `tests/crypto/test_contract.py` holds each of them to.
+"""The interface of every scheme; `tests/crypto/test_contract.py` tests all schemes against it.
 
-Ciphertexts are rows of a uint8 matrix, all of one length; values are int64. A public key never decrypts.
+Ciphertexts are rows of a uint8 matrix, all of the same length; values are int64. A public key never decrypts.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ RowNumbers = npt.NDArray[np.int64]
 
 
 class Accumulator(Protocol):
-    """A running sum of uploads: each is added when it arrives and then forgotten.
+    """A running sum of uploads: each is added when it arrives and is not stored.
 
-    Sums that leave their slot spill into the next one unnoticed: `FixedPoint` keeps that from happening. A ciphertext
-    of another key whose numbers happen to be in range is noticed when the sum is decrypted, not before: whoever
-    transports ciphertexts says which key (its fingerprint) they belong to.
+    A sum that overflows its slot silently changes the next slot; `FixedPoint` prevents this. A ciphertext of another
+    key whose numbers are in range is only detected when the sum is decrypted. Messages therefore contain the
+    fingerprint of the key of their ciphertexts.
     """
 
     def add(self, ciphertexts: Ciphertexts, rows: RowNumbers | None = None) -> None:
-        """Add ciphertexts to the given rows of the sum (None: to all); nothing is changed if one is invalid."""
+        """Add ciphertexts to the given rows of the sum (None: to all); if one is invalid, raise and change nothing."""
 
     def result(self, rows: RowNumbers | None = None) -> Ciphertexts:
-        """The sum so far, of the given rows (None: of all)."""
+        """Return the given rows of the sum so far (None: all rows)."""
 
 
 class EncryptionKey(Protocol):
@@ -44,27 +44,27 @@ class EncryptionKey(Protocol):
 
     @property
     def slots(self) -> int:
-        """Values a ciphertext."""
+        """Values per ciphertext."""
 
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
-        """Fresh ciphertexts of the values, `slots` to a row, the last row filled up with zeros."""
+        """Return fresh ciphertexts of the values, `slots` per row; the last row is filled with zeros."""
 
     def add(self, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
-        """Ciphertexts of the sums, row by row."""
+        """Return ciphertexts of the row-wise sums."""
 
     def add_plain(self, a: Ciphertexts, ints: npt.ArrayLike) -> Ciphertexts:
-        """Ciphertexts of the sums with known values; not re-randomised."""
+        """Return ciphertexts of the sums with known values; they are not re-randomised."""
 
     def accumulator(self, rows: int) -> Accumulator:
-        """An empty running sum of uploads of that many rows."""
+        """Return an empty running sum of uploads of that many rows."""
 
 
 @runtime_checkable
 class MultiplyingKey(EncryptionKey, Protocol):
-    """The public side of a scheme whose ciphertexts can be multiplied by a number: its profiles say `multiplies`."""
+    """The public side of a scheme whose ciphertexts can be multiplied by a number (`Profile.multiplies`)."""
 
     def multiply(self, a: Ciphertexts, factor: int) -> Ciphertexts:
-        """Ciphertexts of the values times a whole number; the caller keeps the products within their slots."""
+        """Return ciphertexts of the values times an integer; the caller ensures that products fit their slots."""
 
 
 class DecryptionKey(Protocol):
@@ -72,29 +72,29 @@ class DecryptionKey(Protocol):
 
     @property
     def public(self) -> EncryptionKey:
-        """The key that goes with it."""
+        """The public key of this pair."""
 
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
-        """What the public key's `encrypt` does, faster where the secret helps."""
+        """Return fresh ciphertexts, like the public key's `encrypt`, but faster in some schemes."""
 
     def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:
-        """The first `count` values."""
+        """Return the first `count` values."""
 
 
 class StorablePublicKey(EncryptionKey, Protocol):
-    """A public key that key files hold."""
+    """A public key that can be stored in key files."""
 
     @property
     def fingerprint(self) -> str:
-        """Short name of the key, for people and logs."""
+        """A short identifier of the key, for users and logs."""
 
 
 class StorableSecretKey(DecryptionKey, Protocol):
-    """A secret key that key files hold."""
+    """A secret key that can be stored in key files."""
 
     @property
     def public(self) -> StorablePublicKey:
-        """The key that goes with it."""
+        """The public key of this pair."""
 
 
 Public = TypeVar("Public", bound=StorablePublicKey)
@@ -107,8 +107,8 @@ class PublicScheme(Generic[Public]):
 
     Attributes:
         key: the type of its public keys.
-        fields: what a key file says of a public key, besides profile and fingerprint.
-        parse: the inverse of `fields`; raises what malformed fields raise, or InvalidKey.
+        fields: returns the fields of a public key in a key file, without profile and fingerprint.
+        parse: the inverse of `fields`; raises InvalidKey or one of `publicfile.DAMAGE` for malformed fields.
     """
 
     key: type[Public]
@@ -122,8 +122,8 @@ class SecretScheme(Generic[Public, Secret]):
 
     Attributes:
         key: the type of its secret keys.
-        generate: a fresh key from the operating system's randomness.
-        serialize: the secret itself, which a key file encrypts.
+        generate: returns a fresh key from the operating system's randomness.
+        serialize: returns the secret bytes, which a key file encrypts.
         parse: the inverse of `serialize`, given the public key of the same file.
         constant_time: whether `decrypt` takes `constant_time`.
     """
@@ -136,7 +136,7 @@ class SecretScheme(Generic[Public, Secret]):
 
 
 def multiplying(key: EncryptionKey) -> MultiplyingKey:
-    """The same key, of a scheme that multiplies; any other is refused."""
+    """Return `key`; raise if its ciphertexts cannot be multiplied."""
     if not key.profile.multiplies or not isinstance(key, MultiplyingKey):
         problem = f"is of {key.profile.name}, whose ciphertexts cannot be multiplied"
         raise InvalidInput("key", problem, "choose a paillier profile, or let clients multiply by their weights")

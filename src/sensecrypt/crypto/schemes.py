@@ -1,4 +1,4 @@
-"""All schemes by name: their public side. Whoever aggregates may import this module, and never `secretschemes`."""
+"""The public sides of all schemes by name. The aggregator's code may import this module, but not `secretschemes`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMES: dict[str, PublicScheme[Any]] = {
 
 
 def scheme_of(key: object) -> PublicScheme[Any]:
-    """The scheme of a public key; whatever is none is refused."""
+    """Return the scheme of a public key; raise if `key` is not one."""
     for scheme in SCHEMES.values():
         if isinstance(key, scheme.key):
             return scheme

@@ -1,4 +1,4 @@
-"""All schemes by name: their secret side. Nothing that aggregates may import this module."""
+"""The secret sides of all schemes by name. The aggregator's code must not import this module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECRET_SCHEMES: dict[str, SecretScheme[Any, Any]] = {
 
 
 def secret_scheme_of(key: object) -> SecretScheme[Any, Any]:
-    """The scheme of a secret key; whatever is none is refused."""
+    """Return the scheme of a secret key; raise if `key` is not one."""
     for scheme in SECRET_SCHEMES.values():
         if isinstance(key, scheme.key):
             return scheme

@@ -1,6 +1,7 @@
-"""Data sets and how they are spread over clients: NumPy arrays only, no training framework.
+"""Data sets and their distribution over clients: NumPy arrays only, no training framework.
 
-`datasets` loads by name, `formats` reads the official files, `download` fetches them, `partition` deals samples out.
+`datasets` loads by name, `formats` reads the official files, `download` fetches them, `partition` assigns samples to
+clients.
 """
 
 from sensecrypt.data.datasets import Dataset, load_dataset

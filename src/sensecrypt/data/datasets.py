@@ -1,4 +1,4 @@
-"""Data sets by name, as they are: unsigned bytes, the publisher's split into training and test samples."""
+"""Loads data sets by name, unchanged: unsigned bytes, the publisher's split into training and test samples."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Dataset:
         name: one of `DATASETS`.
         train_images: (N, channels, height, width), 0 … 255.
         train_labels: (N,), 0 … classes − 1.
-        test_images: as train_images.
-        test_labels: as train_labels.
+        test_images: like train_images.
+        test_labels: like train_labels.
         classes: number of classes.
     """
 
@@ -50,12 +50,12 @@ class Dataset:
 
 
 def load_dataset(name: str, *, folder: Path | None = None) -> Dataset:
-    """Load a data set; the first time, download it.
+    """Return a data set; download it if it is not in the cache.
 
     Args:
         name: `digits` (part of scikit-learn), `mnist`, `fashion-mnist`, `cifar-10` or `cifar-100` (fine labels).
-        folder: holds the official files; None: the folder in $SENSECRYPT_DATA, else the user's cache. Only into the
-            cache are missing files downloaded.
+        folder: the folder of the official files; None: the folder in $SENSECRYPT_DATA, else the user's cache. Missing
+            files are downloaded only to the cache.
     """
     if name not in DATASETS:
         near = difflib.get_close_matches(str(name).lower(), DATASETS, n=1)
@@ -72,7 +72,7 @@ def load_dataset(name: str, *, folder: Path | None = None) -> Dataset:
 
 
 def data_folder() -> Path:
-    """Where data sets are looked for: the folder in $SENSECRYPT_DATA, else the user's cache."""
+    """Return the folder of the data sets: the one in $SENSECRYPT_DATA, else the user's cache."""
     variable = os.environ.get(FOLDER_VARIABLE)
     if variable:
         return Path(variable).expanduser()
@@ -82,13 +82,13 @@ def data_folder() -> Path:
 
 
 def is_there(name: str) -> bool:
-    """Whether all files of a data set are in the data folder; nothing is downloaded."""
+    """Return whether all files of a data set are in the data folder; download nothing."""
     sources = download.SOURCES.get(name, ())
     return all((data_folder() / file).is_file() for source in sources for file in source.files)
 
 
 def _locate(name: str, folder: Path | None) -> list[Path]:
-    """The files of a data set, all of which exist."""
+    """Return the files of a data set; raise if one is missing."""
     sources = download.SOURCES[name]
     variable = os.environ.get(FOLDER_VARIABLE)
     if folder is not None or variable:
@@ -107,7 +107,7 @@ def _locate(name: str, folder: Path | None) -> list[Path]:
 
 
 def _digits() -> Dataset:
-    """The last fifth of each class is for testing: the same split everywhere, without any generator."""
+    """Return scikit-learn's digits; the last fifth of each class is the test set, so the split is not random."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -124,7 +124,7 @@ def _idx(images_file: Path, labels_file: Path) -> tuple[Images, IntVector]:
     images, labels = formats.read_idx_images(images_file), formats.read_idx_labels(labels_file, classes=10)
     if len(images) != len(labels):
         problem = f"has {len(labels):,} labels for the {len(images):,} images of {images_file.name}"
-        raise InvalidInput(str(labels_file), problem, "get both official files again")
+        raise InvalidInput(str(labels_file), problem, "download both official files again")
     return images, labels
 
 

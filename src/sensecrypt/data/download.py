@@ -1,4 +1,4 @@
-"""Where the official files come from, and fetching those that are missing: all or nothing, checked against a hash."""
+"""Downloads missing official files, completely or not at all, and compares them with published hashes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Source:
     """An official download.
 
     Attributes:
-        url: where it is.
-        md5: its publisher's checksum, which guards against damage.
-        files: paths below the data folder: one for a data file itself, those to take out for a `.tar.gz`.
+        url: the address.
+        md5: the publisher's checksum, which detects damage, not forgery.
+        files: paths below the data folder: of the data file, or of the files to extract from a `.tar.gz`.
     """
 
     url: str
@@ -33,7 +33,7 @@ def _idx_sources(name: str, site: str, hashes: Sequence[str]) -> tuple[Source, .
     return tuple(Source(site + file, md5, (f"{name}/{file}",)) for file, md5 in zip(files, hashes, strict=True))
 
 
-# The files of a data set stand in the order in which they are read: training before test, images before labels.
+# The files of a data set are listed in the order in which they are read: training before test, images before labels.
 SOURCES: dict[str, tuple[Source, ...]] = {
     "mnist": _idx_sources(
         "mnist",
@@ -76,7 +76,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
 
 
 def download_missing(sources: Sequence[Source], folder: Path) -> None:
-    """Fetch each source of which a file is missing below `folder`; what fails leaves nothing behind."""
+    """Download each source of which a file is missing below `folder`; a failed download leaves no files."""
     for source in sources:
         if all((folder / file).is_file() for file in source.files):
             continue
@@ -86,14 +86,14 @@ def download_missing(sources: Sequence[Source], folder: Path) -> None:
             reason = getattr(error, "strerror", None) or type(error).__name__
             raise _failed(source, folder, f"cannot be downloaded to {folder} ({reason})") from None
         except ValueError:
-            raise _failed(source, folder, "arrived with another checksum than its publisher's") from None
+            raise _failed(source, folder, "was downloaded, but its checksum differs from the publisher's") from None
 
 
 def _fetch(source: Source, folder: Path) -> None:
     import pooch
 
     folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder) as name:  # on the same disk, so that files are moved into place at once
+    with TemporaryDirectory(dir=folder) as name:  # on the same disk, so that moving files is atomic
         scratch = Path(name)
         fetched = Path(pooch.retrieve(source.url, f"md5:{source.md5}", fname=Path(source.url).name, path=scratch))
         if source.url.endswith(".tar.gz"):
@@ -109,10 +109,10 @@ def _fetch(source: Source, folder: Path) -> None:
 
 
 def _unpack(archive: tarfile.TarFile, file: str, folder: Path) -> None:
-    """Write the bytes of one regular file; names, links, owners and modes of the archive count for nothing."""
+    """Write the bytes of one regular file; names, links, owners and modes of the archive are ignored."""
     content = archive.extractfile(file)
     if content is None:
-        raise tarfile.ExtractError(f"{file} is no file")
+        raise tarfile.ExtractError(f"{file} is not a regular file")
     (folder / file).parent.mkdir(parents=True, exist_ok=True)
     with content, (folder / file).open("wb") as target:
         shutil.copyfileobj(content, target)

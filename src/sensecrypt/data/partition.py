@@ -1,4 +1,4 @@
-"""Who holds which samples: from identically distributed to one class a client, and how far apart clients are.
+"""Assigns samples to clients, from identically distributed to one class per client, and measures the difference.
 
 Every split returns, for each client, the ascending indices of its samples. Clients never share a sample.
 """
@@ -17,25 +17,25 @@ from sensecrypt.errors import InvalidInput
 
 Parts = list[IntVector]
 
-_OF_THE_WORD = {"categories": "the number of categories", "k": "the number of classes", "alpha": "the concentration"}
+_MEANING = {"categories": "the number of categories", "k": "the number of classes", "alpha": "the concentration"}
 _WHOLE = re.compile(r"\d{1,9}")
 _DECIMAL = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
 def iid(labels: npt.ArrayLike, clients: int, *, rng: np.random.Generator) -> Parts:
-    """Deal all samples out at random, evenly."""
+    """Distribute all samples evenly at random."""
     known = _check(labels, clients)
     return _deal(np.arange(known.size), clients, rng)
 
 
 def by_categories(labels: npt.ArrayLike, clients: int, categories: int, *, rng: np.random.Generator) -> Parts:
-    """Split classes and clients, in order, into `categories` even groups; within a group all is dealt out evenly."""
+    """Split classes and clients, in order, into `categories` even groups; distribute evenly within each group."""
     known = _check(labels, clients)
     present = np.unique(known)
     checks.whole("categories", categories, low=1)
     for what, count in (("classes", present.size), ("clients", clients)):
         if categories > count:
-            raise InvalidInput("categories", f"is {categories}, there are {count} {what}", f"pass at most {count}")
+            raise InvalidInput("categories", f"is {categories}, but there are {count} {what}", f"pass at most {count}")
     parts: Parts = []
     groups = np.array_split(present, categories), np.array_split(np.arange(clients), categories)
     for classes, members in zip(*groups, strict=True):
@@ -53,11 +53,11 @@ def classes_per_client(
     Args:
         labels: the class of each sample.
         clients: number of clients.
-        k: classes a client.
-        rng: deals the samples of a class out.
-        stray: samples of each other class that a client holds besides.
+        k: classes per client.
+        rng: distributes the samples of a class.
+        stray: additional samples of each other class per client.
 
-    Samples of a class that nobody holds, possible while clients · k is below the number of classes, are left out.
+    If clients · k is below the number of classes, no client has the remaining classes, and their samples are left out.
     """
     known = _check(labels, clients)
     present = np.unique(known)
@@ -82,14 +82,15 @@ def classes_per_client(
 def dirichlet(
     labels: npt.ArrayLike, clients: int, alpha: float, *, rng: np.random.Generator, min_samples: int = 2
 ) -> Parts:
-    """Draw each class's shares of the clients from a symmetric Dirichlet distribution.
+    """Distribute each class over the clients by shares from a symmetric Dirichlet distribution.
 
     Args:
         labels: the class of each sample.
         clients: number of clients.
         alpha: concentration; large: near IID, near 0: each class at one client.
-        rng: draws the shares and deals the samples out.
-        min_samples: clients with fewer are filled up from the then largest, so that any alpha gives a valid split.
+        rng: draws the shares and distributes the samples.
+        min_samples: clients with fewer get samples from the currently largest client, so that any alpha gives a valid
+            split.
     """
     known = _check(labels, clients)
     checks.number("alpha", alpha, low=0.0, open_low=True)
@@ -110,13 +111,13 @@ def dirichlet(
 
 
 def make_partition(partition: str, labels: npt.ArrayLike, clients: int, *, rng: np.random.Generator) -> Parts:
-    """Split by a word of a configuration: `iid`, `categories:4`, `classes:2` or `dirichlet:0.5`."""
+    """Split by the value of the setting `partition`: `iid`, `categories:4`, `classes:2` or `dirichlet:0.5`."""
     try:
         return _split(partition, labels, clients, rng)
     except InvalidInput as error:
-        if error.argument not in _OF_THE_WORD:
+        if error.argument not in _MEANING:
             raise
-        problem = f"is {partition!r}: {_OF_THE_WORD[error.argument]} {error.problem}"
+        problem = f"is {partition!r}: {_MEANING[error.argument]} {error.problem}"
         raise InvalidInput("partition", problem, error.fix) from None
 
 
@@ -130,29 +131,30 @@ def _split(partition: str, labels: npt.ArrayLike, clients: int, rng: np.random.G
         return classes_per_client(labels, clients, int(value), rng=rng)
     if kind == "dirichlet" and _DECIMAL.fullmatch(value):
         return dirichlet(labels, clients, float(value), rng=rng)
-    fix = "pass one like 'iid', 'categories:4', 'classes:2' or 'dirichlet:0.5'"
+    fix = "pass for example 'iid', 'categories:4', 'classes:2' or 'dirichlet:0.5'"
     raise InvalidInput("partition", f"is {partition!r}", fix)
 
 
 def class_histogram(labels: npt.ArrayLike, indices: npt.ArrayLike, classes: int) -> IntVector:
-    """How many samples of each of `classes` classes a client holds."""
+    """Return how many samples of each of `classes` classes a client has."""
     known = _check(labels, 1)
     checks.whole("classes", classes, low=int(known.max()) + 1)
     chosen = np.asarray(indices, dtype=np.int64)
     if chosen.size and (chosen.min() < 0 or chosen.max() >= known.size):
-        raise InvalidInput("indices", f"reach beyond the {known.size:,} labels", "pass a part of the same data set")
+        problem = f"are not all below {known.size:,}, the number of labels"
+        raise InvalidInput("indices", problem, "pass indices of the same data set")
     return np.bincount(known[chosen], minlength=classes)
 
 
 def earth_movers_distance(p: npt.ArrayLike, q: npt.ArrayLike) -> float:
-    """Σ |cumsum(p − q)| of two normalised histograms: the least work, class i lying |i − j| away from class j."""
+    """Return Σ |cumsum(p − q)| of two normalised histograms; classes i and j have distance |i − j|."""
     left, right = _cumulative("p", p), _cumulative("q", q)
     _require_same_classes("q", right, left)
     return float(np.abs(left - right).sum())
 
 
 def mean_emd(histograms: Sequence[npt.ArrayLike]) -> float:
-    """Mean earth mover's distance over all pairs of clients."""
+    """Return the mean earth mover's distance over all pairs of clients."""
     if len(histograms) < 2:
         raise InvalidInput("histograms", f"has {len(histograms)} client(s)", "pass at least two")
     rows = [_cumulative("histograms", histogram) for histogram in histograms]
@@ -164,10 +166,10 @@ def mean_emd(histograms: Sequence[npt.ArrayLike]) -> float:
 
 
 def _check(labels: npt.ArrayLike, clients: int) -> IntVector:
-    """Labels as int64, with at least one sample a client."""
+    """Return the labels as int64; raise if there are fewer samples than clients."""
     known = np.asarray(labels)
     if known.ndim != 1 or not np.issubdtype(known.dtype, np.integer) or not known.size or known.min() < 0:
-        raise InvalidInput("labels", "is no vector of class numbers", "pass one whole number from 0 on a sample")
+        raise InvalidInput("labels", "is not a vector of class numbers", "pass one non-negative integer per sample")
     checks.whole("clients", clients, low=1)
     _require(known.size, clients, "all classes")
     return known.astype(np.int64, copy=False)
@@ -175,7 +177,7 @@ def _check(labels: npt.ArrayLike, clients: int) -> IntVector:
 
 def _require(samples: int, needed: int, of: str, each: str = "") -> None:
     if samples < needed:
-        problem = f"{samples:,} samples of {of} are too few, {needed:,} are needed for this many clients{each}"
+        problem = f"{samples:,} samples of {of} are too few: this many clients{each} need {needed:,}"
         raise InvalidInput("clients", problem, "pass fewer clients or more samples")
 
 
@@ -185,12 +187,12 @@ def _deal(samples: IntVector, clients: int, rng: np.random.Generator) -> Parts:
 
 def _require_same_classes(argument: str, histogram: FloatVector, other: FloatVector) -> None:
     if histogram.size != other.size:
-        problem = f"counts {histogram.size} classes, another histogram {other.size}"
+        problem = f"has {histogram.size} classes, another histogram has {other.size}"
         raise InvalidInput(argument, problem, "count the same classes for all clients")
 
 
 def _cumulative(argument: str, histogram: npt.ArrayLike) -> FloatVector:
     counts = checks.finite_vector(argument, histogram)
     if counts.min() < 0 or counts.sum() == 0:
-        raise InvalidInput(argument, "is no histogram", "pass counts from 0 on, at least one of them positive")
+        raise InvalidInput(argument, "is not a histogram", "pass non-negative counts, at least one of them positive")
     return np.cumsum(counts / counts.sum())

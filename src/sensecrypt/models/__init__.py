@@ -1,9 +1,9 @@
-"""The paper's networks, and a model as the flat vector that the protocol sees: all that training changes."""
+"""The paper's networks, and the conversion of a model to the flat vector that the protocol transports."""
 
 from sensecrypt.errors import MissingExtra
 
 try:
-    import torch as _torch  # noqa: F401  the only need of this layer beyond the base installation
+    import torch as _torch  # noqa: F401  the only package that this layer needs beyond the base installation
 except ImportError as error:
     raise MissingExtra("training", "torch") from error
 

@@ -1,12 +1,12 @@
-"""A model as one flat vector: what training changes, in the order in which the model registers it.
+"""A model as one flat vector: everything that training changes, in the order in which the model registers it.
 
-First its trainable parameters, a tied one once; then its statistics: floating-point buffers of its state, such as the
-running means of batch normalisation, and whole-numbered ones, such as its counters. Frozen parameters stay where they
-are, and so do buffers that no average could be taken of: truth values, complex or infinite numbers. The vector is
-float32; a model of another type gets its values back in that type.
+The vector starts with the trainable parameters, a shared parameter once. Statistics follow: floating-point buffers of
+the model's state, such as the running means of batch normalisation, and integer buffers, such as its counters. Frozen
+parameters stay on the client, and so do buffers that cannot be averaged: Boolean, complex or infinite ones. The vector
+is float32; a model of another type gets its values back in that type.
 
-Statistics are scaled by powers of two, so that a slot of fixed point holds how far they move in a round. The mean of
-unlike counters is rounded up: as a rule their maximum, and never above it.
+Statistics are scaled by powers of two, so that their change in a round fits a fixed-point slot. The mean of different
+counters is rounded up: it is usually their maximum, and never larger.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from sensecrypt import checks
 from sensecrypt.errors import InvalidInput
 
 Float32Vector = npt.NDArray[np.float32]
-STATISTIC_SCALE = 2.0**-5  # a slot's ±128 are ±4096, in steps of 2e-6
-COUNTER_SCALE = 2.0**-12  # and ±524,288 counts
-_LARGEST_COUNT = 2**24  # whole numbers that float32 holds
-_COUNT_ROUNDING = 1 / 16  # more than fixed point rounds a counter by
+STATISTIC_SCALE = 2.0**-5  # a slot's range of ±128 becomes ±4096, in steps of 2e-6
+COUNTER_SCALE = 2.0**-12  # a slot's range becomes ±524,288
+_LARGEST_COUNT = 2**24  # float32 represents all smaller integers
+_COUNT_ROUNDING = 1 / 16  # larger than the rounding error of a counter in fixed point
 
 
 @dataclass(frozen=True, eq=False)
 class Statistic:
-    """A buffer that travels.
+    """A buffer that is part of the vector.
 
     Attributes:
-        name: of the buffer.
-        tensor: its values.
-        scale: what they are multiplied by in the vector.
+        name: the buffer's name.
+        tensor: the buffer's values.
+        scale: the factor of the values in the vector.
     """
 
     name: str
@@ -43,27 +43,27 @@ class Statistic:
 
 
 def layout(model: torch.nn.Module) -> list[tuple[str, tuple[int, ...]]]:
-    """Name and shape of each trainable parameter, in the vector's order."""
+    """Return name and shape of each trainable parameter, in the vector's order."""
     return [(name, tuple(parameter.shape)) for name, parameter in _trainable(model)]
 
 
 def vector_layout(model: torch.nn.Module) -> list[tuple[str, tuple[int, ...]]]:
-    """Name and shape of everything in the vector: parameters, then statistics."""
+    """Return name and shape of everything in the vector: parameters, then statistics."""
     return layout(model) + [(each.name, tuple(each.tensor.shape)) for each in statistics(model)]
 
 
 def parameter_count(model: torch.nn.Module) -> int:
-    """How many trainable parameters there are: the vector's length without statistics."""
+    """Return the number of trainable parameters: the vector's length without statistics."""
     return sum(parameter.numel() for _, parameter in _trainable(model))
 
 
 def statistics_count(model: torch.nn.Module) -> int:
-    """How many values at the vector's end are statistics."""
+    """Return how many values at the vector's end are statistics."""
     return sum(each.tensor.numel() for each in statistics(model))
 
 
 def statistics(model: torch.nn.Module) -> list[Statistic]:
-    """The buffers that travel, in the order in which the model registers them."""
+    """Return the buffers that are part of the vector, in the order in which the model registers them."""
     return [
         Statistic(name, buffer, STATISTIC_SCALE if buffer.is_floating_point() else COUNTER_SCALE)
         for name, buffer in _state_buffers(model)
@@ -72,23 +72,28 @@ def statistics(model: torch.nn.Module) -> list[Statistic]:
 
 
 def constants(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Copies of the buffers that stay where they are, because no average could be taken of them."""
+    """Return copies of the buffers that are not part of the vector, because they cannot be averaged."""
     return {name: buffer.clone() for name, buffer in _state_buffers(model) if not _has_a_mean(buffer)}
 
 
 def require_constants(model: torch.nn.Module, before: dict[str, torch.Tensor]) -> None:
-    """Raise for a buffer that stays where it is, and that training has changed all the same."""
+    """Raise if training changed a buffer that cannot be averaged.
+
+    Args:
+        model: the model after training.
+        before: the result of `constants` before training.
+    """
     for name, buffer in constants(model).items():
         if name not in before:
             problem = f"has values that are not finite after training, the first in {name}"
-            raise InvalidInput("model", problem, "lower the learning rate, or look at this client's data")
+            raise InvalidInput("model", problem, "lower the learning rate, or check this client's data")
         if not torch.equal(buffer.cpu(), before[name].cpu()):
-            problem = f"changes {name} in training, which is {buffer.dtype} and has no average"
+            problem = f"changes {name} in training, but {buffer.dtype} cannot be averaged"
             raise InvalidInput("model", problem, "keep it in floating point, or register it with persistent=False")
 
 
 def require_averageable(model: torch.nn.Module) -> None:
-    """Raise for a trainable parameter that no average of float32 numbers can be taken of, by its name."""
+    """Raise if a trainable parameter cannot be averaged in float32, and name it."""
     for name, parameter in _trainable(model):
         if torch.nn.parameter.is_lazy(parameter):
             raise InvalidInput("model", f"has no values in {name} yet", "pass a batch through it first")
@@ -97,18 +102,18 @@ def require_averageable(model: torch.nn.Module) -> None:
             fix = "freeze it with requires_grad_(False), or keep it in dense floating point"
             raise InvalidInput("model", f"has {name} of type {kind}, which cannot be averaged", fix)
         if not torch.isfinite(parameter).all():
-            raise InvalidInput("model", f"has values in {name} that are not finite", "look at how it is initialised")
+            raise InvalidInput("model", f"has values in {name} that are not finite", "check its initialisation")
 
 
 def get_vector(model: torch.nn.Module) -> Float32Vector:
-    """A copy of all trainable parameters and statistics."""
+    """Return a copy of all trainable parameters and statistics."""
     scaled = [each.tensor.detach().to("cpu", torch.float32) * each.scale for each in statistics(model)]
     return _flatten([parameter.detach() for _, parameter in _trainable(model)] + scaled)
 
 
 def set_vector(model: torch.nn.Module, vector: npt.ArrayLike) -> None:
-    """Write all trainable parameters and statistics; a vector that does not fit changes none."""
-    with np.errstate(over="ignore"):  # what exceeds float32 becomes infinite, which the second check finds
+    """Write all trainable parameters and statistics; a vector that does not fit raises and changes nothing."""
+    with np.errstate(over="ignore"):  # values beyond float32 become infinite, and the second check refuses them
         values = checks.finite_vector("vector", vector).astype(np.float32)
     kept = statistics(model)
     targets = [parameter for _, parameter in _trainable(model)] + [each.tensor for each in kept]
@@ -124,13 +129,13 @@ def set_vector(model: torch.nn.Module, vector: npt.ArrayLike) -> None:
 
 
 def named_arrays(model: torch.nn.Module) -> dict[str, npt.NDArray[np.float32]]:
-    """Everything in the vector by name, as it is in the model: float32, without scales."""
+    """Return the values of the vector by name, in the model's shapes: float32, without scales."""
     tensors = dict(_trainable(model)) | {each.name: each.tensor for each in statistics(model)}
     return {name: _flatten([tensor.detach()]).reshape(tensor.shape) for name, tensor in tensors.items()}
 
 
 def gradient_vector(model: torch.nn.Module) -> Float32Vector:
-    """A copy of all gradients, as the last backward pass left them, and zeros for the statistics."""
+    """Return a copy of all gradients of the last backward pass, and zeros for the statistics."""
     gradients = []
     for name, parameter in _trainable(model):
         if parameter.grad is None:
@@ -142,12 +147,12 @@ def gradient_vector(model: torch.nn.Module) -> Float32Vector:
 def _trainable(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
     trainable = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     if not trainable:
-        raise InvalidInput("model", "has no trainable parameters", "pass one that can learn")
+        raise InvalidInput("model", "has no trainable parameters", "set requires_grad_(True) on those to train")
     return trainable
 
 
 def _state_buffers(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """The buffers that a state dict has: what `persistent=False` keeps out of it is computed anew anyway."""
+    """Return the buffers of the state dict, each once; `persistent=False` excludes buffers that are recomputed."""
     seen: set[int] = set()
     found = []
     for prefix, module in model.named_modules():

@@ -33,19 +33,19 @@ DEFAULT_MODEL = {
 
 
 def build_model(name: str, *, seed: int) -> nn.Module:
-    """A new network whose weights follow from `seed` alone; PyTorch's own generator is left as it was."""
+    """Return a new network whose weights depend only on `seed`; PyTorch's global generator is not changed."""
     if name not in _BUILDERS:
         near = difflib.get_close_matches(str(name).lower(), MODELS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(MODELS)}"
         raise InvalidInput("model", f"there is no model {name!r}", hint)
     checks.whole("seed", seed, low=0, high=2**63 - 1)
-    with torch.random.fork_rng(devices=[]):  # weights are drawn on the CPU, whatever device they move to
+    with torch.random.fork_rng(devices=[]):  # weights are always drawn on the CPU
         torch.default_generator.manual_seed(int(seed))
         return _BUILDERS[name]()
 
 
 def _dense(*widths: int) -> nn.Sequential:
-    """Flatten, then dense layers with ReLU between them."""
+    """Return a network that flattens its input and applies dense layers with ReLU between them."""
     layers: list[nn.Module] = [nn.Flatten()]
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
@@ -62,7 +62,9 @@ def _alexnet() -> nn.Sequential:
     for inputs, outputs in pairwise((3, 6, 16, 32, 64, 128)):
         convolutions += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
     network = nn.Sequential(*convolutions, *_dense(128, 120, 84, 10))
-    for layer in network:  # PyTorch's own start shrinks the signal at each of the eight layers: nothing would be learnt
+    for (
+        layer
+    ) in network:  # PyTorch's default initialisation shrinks the signal at each of the eight layers: no learning
         if isinstance(layer, (nn.Conv2d, nn.Linear)):
             nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
     return network
@@ -105,7 +107,7 @@ def _resnet50() -> nn.Sequential:
 
 
 def _dlg() -> nn.Sequential:
-    """Smooth everywhere, with weights and biases drawn wide: an easy case for an attack on images.
+    """Return the network of DLG: smooth, with widely drawn weights and biases, so that image attacks are easy.
 
     Zhu et al., Deep Leakage from Gradients, NeurIPS 2019: their published code draws biases as widely as weights.
     """

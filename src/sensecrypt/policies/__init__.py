@@ -1,4 +1,4 @@
-"""Who encrypts what: one file a method, all held to one contract by `tests/policies/test_contract.py`."""
+"""Policies decide who encrypts what: one file per method; `tests/policies/test_contract.py` is their contract."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POLICIES: dict[str, Policy] = {
 
 
 def get_policy(name: str) -> Policy:
-    """The policy of that name."""
+    """Return the policy of that name."""
     if name not in POLICIES:
         raise InvalidInput("policy", f"is {name!r}", f"choose one of {', '.join(POLICIES)}")
     return POLICIES[name]

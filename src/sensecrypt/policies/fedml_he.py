@@ -1,8 +1,8 @@
 """FedML-HE: one mask for all clients and rounds (Jin et al., "FedML-HE", 2023).
 
-Before the first round, each client maps how much every parameter's gradient follows the labels of its data (see
-`sensecrypt.client.jacobian`). The clients' maps are averaged under encryption, weighted by samples, and the top share
-p of the mean is encrypted from then on. It is the top of the mean, not a union of the clients' tops.
+Before the first round, each client computes how much every parameter's gradient depends on the labels of its data (see
+`sensecrypt.client.jacobian`). The clients' maps are averaged under encryption, weighted by samples, and the top share p
+of the mean is encrypted in every round. It is the top of the mean, not a union of the clients' tops.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from sensecrypt.policies.situation import Choice, Situation, asked_for
 
 
 def choose(situation: Situation) -> Choice:
-    """The first blocks of the agreed ranking, as many as the ratio allows.
+    """Return the first blocks of the common ranking, as many as the ratio allows.
 
-    In the prefix layout the blocks are cut along the ranking itself. Otherwise they are those that hold the most of
-    the parameters that the ratio stands for: with one value a ciphertext exactly these parameters, as published; a
-    larger block can only be encrypted whole, and brings along some that the published mask would leave out.
+    In the prefix layout, blocks are cut along the ranking. Otherwise the choice is the blocks that contain most of the
+    top-ranked parameters. With one value per ciphertext these are exactly the published mask; a larger block is
+    encrypted as a whole and includes some parameters that the published mask leaves out.
     """
     count = situation.ratio_blocks
     if situation.order is not None:

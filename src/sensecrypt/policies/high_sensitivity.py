@@ -1,4 +1,4 @@
-"""The most sensitive parameters first, at a given ratio (paper, Appendix H): selection without budgets and bounds."""
+"""Encrypts the most sensitive parameters at a given ratio (paper, Appendix H), without budgets and bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sensecrypt.policies.situation import Choice, Situation, asked_for
 
 
 def choose(situation: Situation) -> Choice:
-    """The blocks with the highest sums of this client's sensitivity."""
+    """Encrypt the blocks with the highest sums of this client's sensitivity."""
     return Choice(situation.mask_of(best_blocks(situation, asked_for("sensitivity", situation.sensitivity))))
 
 

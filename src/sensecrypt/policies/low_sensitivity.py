@@ -1,6 +1,6 @@
-"""The least sensitive parameters first, at a given ratio (paper, Appendix H): how badly the same effort can be spent.
+"""Encrypts the least sensitive parameters at a given ratio (paper, Appendix H): the worst use of the same effort.
 
-In the prefix layout, too, the choice follows this client's own sensitivity: the end of the order, not its beginning.
+In the prefix layout, too, the choice depends on this client's own sensitivity: it takes the end of the order.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from sensecrypt.policies.situation import Choice, Situation, asked_for
 
 
 def choose(situation: Situation) -> Choice:
-    """The blocks with the lowest sums of this client's sensitivity."""
+    """Encrypt the blocks with the lowest sums of this client's sensitivity."""
     return Choice(situation.mask_of(best_blocks(situation, -asked_for("sensitivity", situation.sensitivity))))
 
 

@@ -9,7 +9,7 @@ from sensecrypt.policies.situation import Choice, Situation
 
 
 def choose(situation: Situation) -> Choice:
-    """Nothing."""
+    """Encrypt no block."""
     return Choice(situation.mask(np.zeros(situation.blocks, dtype=bool)))
 
 

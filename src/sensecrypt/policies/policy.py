@@ -1,4 +1,4 @@
-"""What a method is made of."""
+"""The type of a policy: a method of choosing what to encrypt."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ RankedBlocks = checks.IntVector
 
 @dataclass(frozen=True)
 class Policy:
-    """A method of choosing what to encrypt, as the engines need it.
+    """A method of choosing what to encrypt, and what it needs.
 
     Attributes:
-        choose: what one client encrypts.
-        encrypts: whether anybody encrypts anything.
-        needs_gradient: whether a client computes its gradient for it, which takes time.
-        uses_ratio: whether it encrypts a given share of the model, and not what a budget allows.
+        choose: returns what one client encrypts.
+        encrypts: whether the method encrypts at all.
+        needs_gradient: whether each client must compute its gradient, which takes time.
+        uses_ratio: whether it encrypts a given share of the model.
         uses_budget: whether it encrypts what the device's budget allows.
-        heeds_always: whether it encrypts what is to be encrypted whatever its sensitivity.
-        ranks_by: what clients sum under encryption so that parameters can be ranked: their `sensitivity`, which gives
-            the order of the prefix layout and is refreshed; the `jacobian` of FedML-HE, once; or nothing.
-        clusters: whether it clusters clients; the others train one model for all, as they were published.
-        propose: for a method with an exchange before the upload: the blocks that a client wants encrypted, best first.
-        agree: what the aggregator makes of the proposals: from them, the number of blocks and the ratio, one flag a
-            block for all clients.
+        heeds_always: whether it always encrypts the parameters of `Situation.always`.
+        ranks_by: what clients sum under encryption to rank the parameters: their `sensitivity`, which gives the order
+            of the prefix layout and is refreshed; the `jacobian` of FedML-HE, once; None: nothing.
+        clusters: whether it clusters clients; the other methods train one model for all, as published.
+        propose: for a method with an exchange before the upload: returns a client's proposed blocks, best first.
+        agree: returns one flag per block for all clients, from their proposals, the number of blocks and the largest
+            number of blocks of a proposal.
     """
 
     choose: Callable[[Situation], Choice]

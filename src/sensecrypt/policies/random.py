@@ -1,4 +1,4 @@
-"""Parameters at random, at a given ratio (paper, Appendix H): what the same effort protects without any knowledge."""
+"""Encrypts random parameters at a given ratio (paper, Appendix H): the baseline that uses no knowledge."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from sensecrypt.policies.situation import Choice, Situation
 
 
 def choose(situation: Situation) -> Choice:
-    """Blocks in the order of a shuffle; a later round draws others."""
+    """Encrypt random blocks; each round draws new ones."""
     return Choice(situation.mask_of(situation.rng.permutation(situation.blocks)[: situation.ratio_blocks]))
 
 

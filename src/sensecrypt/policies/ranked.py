@@ -1,4 +1,4 @@
-"""What the methods that encrypt the blocks of the highest scores have in common."""
+"""Ranks blocks by the sums of their parameters' scores, for the methods that encrypt the best blocks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sensecrypt.policies.situation import Situation
 
 
 def best_blocks(situation: Situation, scores: checks.FloatVector) -> checks.IntVector:
-    """As many blocks as the ratio allows, the highest sums of scores first.
+    """Return the blocks with the highest sums of scores, best first, as many as the ratio allows.
 
-    Equal sums go by the lower number: the choice must be the same on every machine.
+    Ties go to the lower block number, so that the choice is the same on every machine.
 
     Args:
-        situation: cuts the blocks and says how many.
-        scores: one a parameter, of any sign.
+        situation: defines the blocks and the ratio.
+        scores: one number per parameter, of any sign.
     """
     return np.argsort(-situation.block_sums(scores), kind="stable")[: situation.ratio_blocks]

@@ -1,4 +1,4 @@
-"""The paper's method: what fits the device, most sensitive first, above the security floor, below the leakage bound."""
+"""The paper's method: encrypts within the device's budget, above the security floor and below the leakage bound."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sensecrypt.policies.situation import Choice, Situation, asked_for
 
 
 def choose(situation: Situation) -> Choice:
-    """What `select` finds for this client's budget."""
+    """Encrypt what `select` returns for this client's budget."""
     found = select(
         asked_for("sensitivity", situation.sensitivity),
         situation.budget,

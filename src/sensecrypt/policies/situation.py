@@ -1,4 +1,4 @@
-"""What a client knows when it decides, and what it decided."""
+"""The input and the output of a policy: a client's situation and its choice."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ Part = TypeVar("Part")
 
 @dataclass(frozen=True, kw_only=True)
 class Situation:
-    """A client after training, before encrypting.
+    """What a client knows after training, when it decides what to encrypt.
 
     Attributes:
-        weights: its model, or in the prefix layout the cluster's, likewise.
-        gradient: of the loss over its data, at `weights` or at the model that the round started from; None for a policy
-            that does not ask for it.
-        sensitivity: |w·g| of every parameter, w being where the gradient was computed; or in the prefix layout the
-            cluster's mean of it, so that members with equal budgets choose alike; None like `gradient`.
-        budget: α, the share of the model that its device may encrypt.
+        weights: the client's model; in the prefix layout, the cluster's.
+        gradient: the gradient of the loss over the client's data, at `weights` or at the round's start model; None if
+            the policy does not need it.
+        sensitivity: |w·g| of every parameter, with w where the gradient was computed; in the prefix layout the
+            cluster's mean, so that members with equal budgets choose the same; None if the policy does not need it.
+        budget: α, the share of the model that the device may encrypt.
         ratio: the share of the model that a method without budgets encrypts.
-        block: parameters a ciphertext.
+        block: parameters per ciphertext.
         order: the cluster's order of the parameters in the prefix layout; None in the others.
-        ranking: the parameters from most to least sensitive by what all clients summed before the first round; None
-            where nothing was.
-        exposed: what an adversary knows of the cluster's model; None where nobody asked.
-        agreed: the blocks that the clients agreed on in this round; None where they did not.
-        always: parameters to encrypt whatever their sensitivity; None: none.
-        rng: for choices at random.
-        B: of the security floor.
-        C: of the security floor.
-        max_mi: bound on the mutual information in bits, or None.
+        ranking: the parameters from most to least sensitive, by the sum over all clients before the first round; None
+            if there was none.
+        exposed: the adversary's estimate of the cluster's model; None if the policy does not need it.
+        agreed: the blocks that the clients agreed on in this round; None if the policy has no agreement.
+        always: the parameters to encrypt regardless of sensitivity; None: none.
+        rng: the generator for random choices.
+        B: parameter of the security floor.
+        C: parameter of the security floor.
+        max_mi: bound on the mutual information in bits; None: no bound.
         objective: `balance` or `protect`.
-        on_infeasible: what to do if the constraints contradict each other.
-        bins: of the mutual information.
+        on_infeasible: what to do if no mask meets all constraints.
+        bins: number of bins of the mutual information.
         beta: weights of cost and protection in the objective `balance`.
         normalise: over which masks the two objectives of `balance` are scaled.
     """
@@ -81,20 +81,20 @@ class Situation:
 
     @property
     def ratio_blocks(self) -> int:
-        """How many blocks `ratio` allows."""
+        """Number of blocks that `ratio` allows."""
         return blocks_of(self.ratio, self.blocks, self.block)
 
     def block_sums(self, scores: checks.FloatVector) -> checks.FloatVector:
-        """The sum of the scores in each block, along the order if there is one."""
+        """Return the sum of the scores in each block, along the order if there is one."""
         in_slots = scores if self.order is None else scores[self.order]
         return np.add.reduceat(in_slots, np.arange(0, self.size, self.block), dtype=np.float64)
 
     def mask(self, flags: BoolVector) -> Mask:
-        """The mask of these blocks."""
+        """Return the mask of the flagged blocks."""
         return Mask(flags, self.size, self.block, self.order)
 
     def mask_of(self, blocks: checks.IntVector) -> Mask:
-        """The mask of the blocks with these numbers."""
+        """Return the mask of the blocks with these numbers."""
         flags = np.zeros(self.blocks, dtype=bool)
         flags[blocks] = True
         return self.mask(flags)
@@ -102,12 +102,12 @@ class Situation:
 
 @dataclass(frozen=True)
 class Choice:
-    """What to encrypt, and what is to be said about it.
+    """What a client encrypts, and why.
 
     Attributes:
-        mask: in blocks of the situation's size, along its order.
-        mi: mutual information in bits that is left; None where nobody asked.
-        decided_by: which constraint decided.
+        mask: the mask, in blocks of the situation's size, along its order.
+        mi: the remaining mutual information in bits; None if not computed.
+        decided_by: the constraint that decided.
         feasible: whether all constraints hold.
     """
 
@@ -118,27 +118,27 @@ class Choice:
 
 
 def asked_for(name: str, value: Part | None) -> Part:
-    """A part of the situation that the policy's declaration asks for; without it the policy cannot choose."""
+    """Return `value`, a part of the situation that the policy needs; raise if it is missing."""
     if value is None:
-        raise InvalidInput(name, "is missing from the situation", "pass what the policy's declaration asks for")
+        raise InvalidInput(name, "is missing from the situation", "pass every part that the policy declares it needs")
     return value
 
 
-def spread_over(profile: checks.FloatVector, order: checks.IntVector, block: int) -> checks.FloatVector:
-    """A sensitivity for every parameter whose sums over blocks along `order` are the profile."""
+def spread_over(sums: checks.FloatVector, order: checks.IntVector, block: int) -> checks.FloatVector:
+    """Return one sensitivity per parameter, equal within blocks along `order`, whose sums per block are `sums`."""
     starts = np.arange(0, order.size, block)
     lengths = np.diff(np.append(starts, order.size))
     values = np.empty(order.size)
-    values[order] = np.repeat(profile / lengths, lengths)
+    values[order] = np.repeat(sums / lengths, lengths)
     return values
 
 
 def blocks_of(ratio: float, blocks: int, block: int) -> int:
-    """⌊ratio · blocks⌋, refusing to round a wish for some encryption down to none."""
+    """Return ⌊ratio · blocks⌋; raise if a positive ratio gives no block."""
     count = math.floor(checks.number("ratio", ratio, low=0.0, high=1.0) * blocks + 1e-9)
     if count == 0 and ratio > 0:
-        problem = f"is {ratio:g} of {blocks:,} ciphertexts of {block:,} values: none"
-        enough = min(1.0, 1.05 / blocks)  # two digits of it never fall below 1 / blocks
+        problem = f"is {ratio:g}, less than one of the {blocks:,} ciphertexts of {block:,} values"
+        enough = min(1.0, 1.05 / blocks)  # not below 1 / blocks when shown with two digits
         fix = f"choose at least {enough:.2g}, or a profile that packs fewer values into a ciphertext"
         raise InvalidInput("ratio", problem, fix)
     return count

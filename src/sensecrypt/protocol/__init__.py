@@ -1,1 +1,1 @@
-"""What clients, aggregator and key server say to each other and do, without any input or output of their own."""
+"""The protocol of clients, aggregator and key server: messages and computations, without input or output."""

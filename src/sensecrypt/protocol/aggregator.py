@@ -1,4 +1,4 @@
-"""The aggregator: adds uploads as they arrive, and keeps only the sum. It has no secret key, and cannot import one."""
+"""The aggregator: adds uploads as they arrive, and stores only the sum. It has no secret key and cannot import one."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from sensecrypt.worktime import Cost
 
 
 class RoundSum:
-    """The running sum of one cluster's round: one model's worth of memory, whatever the number of clients.
+    """The running sum of one cluster's round. Its memory does not depend on the number of clients.
 
-    In a round with factors it is FedAvg as the paper writes it: every upload is multiplied by its client's factor,
-    which is the round's and not the upload's, and plain sums are added into the ciphertexts of the same parameters.
+    In a round with factors it is FedAvg as in the paper: every upload is multiplied by its client's factor, which the
+    round defines, and plain sums are added to the ciphertexts of the same parameters.
     """
 
     def __init__(self, round_: Round, public: EncryptionKey, *, cost: Cost | None = None) -> None:
-        """An empty sum; a round with factors needs a key that multiplies.
+        """Start with an empty sum.
 
         Args:
             round_: the round.
-            public: the run's key.
-            cost: where the cryptography is counted; None: in a cost of this sum's own.
+            public: the run's key; a round with factors needs one whose ciphertexts can be multiplied.
+            cost: counts the cryptography; None: a new one.
         """
         self._round, self._public = round_, public
         self._multiply = None if round_.factors is None else multiplying(public).multiply
@@ -39,15 +39,15 @@ class RoundSum:
 
     @property
     def contributors(self) -> tuple[int, ...]:
-        """Whose uploads are in the sum."""
+        """The clients whose uploads are in the sum, ascending."""
         return tuple(sorted(self._contributors))
 
     def add(self, data: bytes, *, sender: int) -> Upload:
-        """Validate one upload and add it; a `Rejected` one leaves the sum as it was.
+        """Validate one upload, add it and return it; an invalid one raises `Rejected` and does not change the sum.
 
         Args:
             data: the message.
-            sender: who delivered it, as the transport knows it.
+            sender: the client that sent it, as identified by the transport.
         """
         upload = Upload.from_bytes(data, self._round)
         if upload.client != sender:
@@ -75,7 +75,7 @@ class RoundSum:
     def absorb(self, other: RoundSum) -> None:
         """Add another sum of the same round, of other clients."""
         if self._round != other._round or self._contributors & other._contributors:
-            raise Rejected("a sum of another round, or one that has a client in common")
+            raise Rejected("a sum of another round, or one with a client in common")
         rows = np.flatnonzero(other.encrypted_contributors)
         if rows.size:
             with self.cost.of("add", rows.size):
@@ -86,9 +86,9 @@ class RoundSum:
         self._contributors |= other._contributors
 
     def close(self) -> Aggregate:
-        """The sums over all contributors, encrypted values and plain values separately.
+        """Return the sums over all contributors, encrypted values and plain values separately.
 
-        In a round with factors, plain values are added into the ciphertexts of the same parameters.
+        In a round with factors, plain values are added to the ciphertexts of the same parameters.
         """
         if not self._contributors:
             raise Rejected("no upload arrived")
@@ -105,7 +105,7 @@ class RoundSum:
         return Aggregate(self.contributors, union, ciphertexts, common, plain, self._tag_offset)
 
     def _check_room(self, upload: Upload) -> None:
-        """Refuse plain values whose sum, multiplied, might not fit: nothing wraps where nothing is blinded."""
+        """Refuse plain values whose weighted sum might overflow: only blinded values may wrap."""
         if not upload.plain.size:
             return
         most = (2 ** (self._round.profile.slot_bits - 1) - 1) // self._round.factor_sum
@@ -113,7 +113,7 @@ class RoundSum:
             raise Rejected(f"client {upload.client}: has plain values that are too large to be multiplied")
 
     def _with_plain(self, ciphertexts: Ciphertexts, union: Mask, common: Mask) -> Ciphertexts:
-        """The ciphertexts of the union, with the plain sums of the blocks that only some contributors encrypted."""
+        """Return the union's ciphertexts plus the plain sums of the blocks that only some contributors encrypted."""
         partly = Mask(union.flags & ~common.flags, union.size, union.block)
         if not partly.blocks:
             return ciphertexts

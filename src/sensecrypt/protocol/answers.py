@@ -1,6 +1,6 @@
-"""What a key server answers: seeds, orders and models to clients, acknowledgements to the aggregator.
+"""The key server's answers: seeds, orders and models for clients, acknowledgements for the aggregator.
 
-An acknowledgement says that a sum was released and whose uploads are in it, and nothing of the sum itself.
+An acknowledgement says that a sum was released and which clients are in it. It contains nothing of the sum.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sensecrypt import checks
-from sensecrypt.algo.sketching import MOST_TURNED
+from sensecrypt.algo.sketching import MAX_ROTATED
 from sensecrypt.errors import InvalidInput, Rejected
 from sensecrypt.protocol.envelope import parse, parse_any, serialize
 from sensecrypt.protocol.ledger import ImportanceOrder
@@ -19,19 +19,19 @@ from sensecrypt.protocol.round import Round, describe_round, read_round
 from sensecrypt.protocol.updates import ReleasedSum
 from sensecrypt.worktime import Cost
 
-_LONGEST = 100.0  # of a sketch: those of real vectors have about 1
+_LONGEST = 100.0  # bound on the norm of a sketch; real sketches have about 1
 _Tensors = dict[str, tuple[npt.DTypeLike, int]]
 _RANKING: _Tensors = {"low": (np.dtype("<u2"), 1), "high": (np.dtype("u1"), 2), "profile": (np.dtype("<f8"), 1)}
 
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """A sum was released.
+    """The message that a sum was released.
 
     Attributes:
-        contributors: whose uploads are in it.
+        contributors: the clients whose uploads are in it.
         weight: Σ p_i over them.
-        cost: of decrypting it, where the key server is in the same process; it does not travel.
+        cost: the cost of decrypting it, if the key server is in the same process; not part of the message.
     """
 
     contributors: tuple[int, ...]
@@ -39,37 +39,37 @@ class Acknowledgement:
     cost: Cost | None = field(default=None, compare=False)
 
     def to_bytes(self) -> bytes:
-        """The message."""
+        """Return the message."""
         return serialize("acknowledgement", _contribution(self.contributors, self.weight), {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Acknowledgement:
-        """Read a message, or raise `Rejected`."""
+        """Parse a message; raise `Rejected` if it is invalid."""
         fields, _ = parse(data, "acknowledgement", header={"contributors": str, "weight": str}, tensors={})
         return cls(*_read_contribution(fields["contributors"], fields["weight"]))
 
 
 def serialize_sketch(row: checks.FloatVector) -> bytes:
-    """A client's sketch, on the way to the key service and back."""
+    """Return the message of a client's sketch, to the key service and back."""
     return serialize("sketch", {}, {"row": row.astype("<f8")})
 
 
 def read_sketch(data: bytes) -> checks.FloatVector:
-    """Read such a message, or raise `Rejected`."""
+    """Parse the message of a sketch; raise `Rejected` if it is invalid."""
     _, arrays = parse(data, "sketch", header={}, tensors={"row": (np.dtype("<f8"), 1)})
     row = arrays["row"]
-    if not 1 <= row.size <= MOST_TURNED or not np.linalg.norm(row) <= _LONGEST:
+    if not 1 <= row.size <= MAX_ROTATED or not np.linalg.norm(row) <= _LONGEST:
         raise Rejected("an impossible sketch")
     return row
 
 
 def order_bytes(size: int) -> int:
-    """The length of an order of so many parameters as it travels to a member: as many bits as an index needs."""
+    """Return the bytes of an order of `size` parameters in a message: as many bits per index as needed."""
     return 2 * size + _high_bits(size) * -(-size // 8)
 
 
 def serialize_importance_order(ranking: ImportanceOrder) -> bytes:
-    """A cluster's order as it travels to a member: the lower 16 bits of each index, then one row per higher bit."""
+    """Return the message of a cluster's order: the lower 16 bits of each index, then one row per higher bit."""
     order = ranking.order
     high = [np.packbits((order >> 16 + bit).astype(np.uint8) & 1) for bit in range(_high_bits(order.size))]
     rows = np.array(high, dtype=np.uint8).reshape(len(high), -(-order.size // 8))
@@ -78,11 +78,11 @@ def serialize_importance_order(ranking: ImportanceOrder) -> bytes:
 
 
 def read_importance_order(data: bytes) -> ImportanceOrder:
-    """Read such a message, or raise `Rejected`."""
+    """Parse the message of an order; raise `Rejected` if it is invalid."""
     _, arrays = parse(data, "ranking", header={}, tensors=_RANKING)
     order, high = arrays["low"].astype(np.int64), arrays["high"]
     if high.shape != (_high_bits(order.size), -(-order.size // 8)):
-        raise Rejected(f"an order of {order.size:,} parameters with other bits than its indices need")
+        raise Rejected(f"an order of {order.size:,} parameters with the wrong number of bits")
     for bit, row in enumerate(high):
         order |= np.unpackbits(row, count=order.size).astype(np.int64) << 16 + bit
     try:
@@ -94,38 +94,38 @@ def read_importance_order(data: bytes) -> ImportanceOrder:
 
 
 def _high_bits(size: int) -> int:
-    """Bits beyond the lower 16 of the largest index."""
+    """Return the number of bits of the largest index beyond the lower 16."""
     return max(0, (size - 1).bit_length() - 16)
 
 
 def serialize_moved(moved: npt.NDArray[np.float32]) -> bytes:
-    """How far a cluster has moved, for a member: without the contributors and their weights."""
+    """Return the message of how far a cluster has moved, without the contributors and their weights."""
     return serialize("moved", {}, {"moved": moved.astype("<f4")})
 
 
 def read_moved(data: bytes, size: int) -> npt.NDArray[np.float32]:
-    """Read such a message, or raise `Rejected` unless it has `size` finite numbers."""
+    """Parse such a message; raise `Rejected` unless it has `size` finite numbers."""
     _, arrays = parse(data, "moved", header={}, tensors={"moved": (np.dtype("<f4"), 1)})
     if arrays["moved"].size != size:
-        raise Rejected(f"{arrays['moved'].size:,} values, the model has {size:,}")
+        raise Rejected(f"{arrays['moved'].size:,} values, but the model has {size:,}")
     if not np.isfinite(arrays["moved"]).all():
         raise Rejected("a model with values that are not finite")
     return arrays["moved"].astype(np.float32)
 
 
 def serialize_released(released: ReleasedSum, round_: Round) -> bytes:
-    """A cluster's released sum as the key server keeps it: values in a slot's width, like those of uploads."""
+    """Return the bytes in which the key server stores a released sum: values of a slot's width, as in uploads."""
     values = released.values.astype(f"<i{round_.profile.slot_bits // 8}")
     return serialize("released", _contribution(released.contributors, released.weight), {"values": values})
 
 
 def read_released(data: bytes, round_: Round) -> ReleasedSum:
-    """Read such a message, or raise `Rejected`."""
+    """Parse a stored sum; raise `Rejected` if it is invalid."""
     kind = np.dtype(f"<i{round_.profile.slot_bits // 8}")
     header = {"contributors": str, "weight": str}
     fields, arrays = parse(data, "released", header=header, tensors={"values": (kind, 1)})
     if arrays["values"].size != round_.size:
-        raise Rejected(f"a sum of {arrays['values'].size:,} values, the model has {round_.size:,}")
+        raise Rejected(f"a sum of {arrays['values'].size:,} values, but the model has {round_.size:,}")
     contributors, weight = _read_contribution(fields["contributors"], fields["weight"])
     return ReleasedSum(arrays["values"].astype(np.int64), weight, contributors)
 
@@ -149,11 +149,11 @@ class RoundTask:
     """A round, and the secrets that its members share.
 
     Attributes:
-        round: as it was registered.
-        seed: of its tags.
+        round: the registered round.
+        seed: the seed of its tags.
         ranking: the importance order of its cluster, if there is one.
-        after: the round of sensitivities that goes with it, if a new order is due.
-        after_seed: of that round's tags.
+        after: the round of sensitivities that belongs to it, if a new order is due.
+        after_seed: the seed of that round's tags.
     """
 
     round: Round
@@ -163,7 +163,7 @@ class RoundTask:
     after_seed: bytes = field(default=b"", repr=False)
 
     def to_bytes(self) -> bytes:
-        """The message."""
+        """Return the message."""
         parts = {"round": describe_round(self.round), "seed": self.seed}
         if self.ranking is not None:
             parts["ranking"] = serialize_importance_order(self.ranking)
@@ -173,10 +173,10 @@ class RoundTask:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RoundTask:
-        """Read a message, or raise `Rejected`."""
+        """Parse a message; raise `Rejected` if it is invalid."""
         _, arrays = parse_any(data, "task")
         if not {"round", "seed"} <= set(arrays) <= {"round", "seed", "ranking", "after", "after_seed"}:
-            raise Rejected("a task with other parts than tasks have")
+            raise Rejected("a task with missing or unknown parts")
         seed, after_seed = _seed(arrays["seed"]), b""
         after = None
         if "after" in arrays:

@@ -1,7 +1,7 @@
-"""Messages as bytes: safetensors with a versioned header of strings, parsed strictly. No pickle anywhere.
+"""Serializes and parses messages: safetensors with a versioned header of strings, parsed strictly, without pickle.
 
-A message is an 8-byte length, a JSON header and raw tensors. Its `__metadata__` says format, version and kind; whatever
-is unknown, missing, too large or of the wrong type is `Rejected` with a reason and never guessed at.
+A message is an 8-byte length, a JSON header and raw tensors. Its `__metadata__` contains format, version and kind.
+Anything unknown, missing, too large or of the wrong type is `Rejected` with a reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Tensors = Mapping[str, npt.NDArray[Any]]
 
 
 def serialize(kind: str, header: Mapping[str, str | int], tensors: Tensors) -> bytes:
-    """One message; equal content gives equal bytes, though safetensors writes metadata in any order."""
+    """Return a message. Equal content gives equal bytes: unlike in safetensors, metadata are sorted."""
     fields = {"format": FORMAT, "version": VERSION, "kind": kind}
     fields |= {name: str(value) for name, value in header.items()}
     data = save({name: np.ascontiguousarray(each) for name, each in tensors.items()}, metadata=fields)
@@ -37,13 +37,13 @@ def serialize(kind: str, header: Mapping[str, str | int], tensors: Tensors) -> b
 def parse(
     data: bytes, kind: str, *, header: Mapping[str, type], tensors: Mapping[str, tuple[npt.DTypeLike, int]]
 ) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """The header and tensors of a message of this kind, and of no other shape.
+    """Return header and tensors of a message; raise `Rejected` if it is not exactly as described.
 
     Args:
         data: the message.
-        kind: what it must be.
-        header: names and types (`int` or `str`) that it must have, all of them and no others.
-        tensors: names, dtypes and numbers of dimensions, likewise.
+        kind: its kind.
+        header: names and types (`int` or `str`) of all its fields.
+        tensors: names, dtypes and numbers of dimensions of all its tensors.
     """
     fields, arrays = parse_any(data, kind)
     if fields.keys() != header.keys():
@@ -61,7 +61,7 @@ def parse(
 
 
 def parse_any(data: bytes, kind: str) -> tuple[dict[str, str], dict[str, npt.NDArray[Any]]]:
-    """The header and tensors of a message of this kind, whatever they are: for files of our own."""
+    """Return header and tensors of a message of this kind, with any fields; only for files that we wrote."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(MAX_HEADER, len(data) - 8):
         raise Rejected("truncated message, or a header that is too long")

@@ -1,8 +1,8 @@
 """The key server (the paper's DKMS): holds the secret key and decrypts only verified sums, each once.
 
-It also keeps what clients share and the aggregator must not know: the tag seeds, and each cluster's order of the
-parameters. It rotates sketches: it lacks their seed, which clients have from the aggregator, and the aggregator lacks
-the rotation. What it must remember is in a `Ledger`.
+It also stores what clients share and the aggregator must not know: the tag seeds, and each cluster's order of the
+parameters. It rotates sketches. It does not know their seed, which clients receive from the aggregator, and the
+aggregator does not know the rotation. A `Ledger` stores its state.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ def decrypt_aggregate(
     blindings: Iterable[Blinding] = (),
     workers: int = 1,
 ) -> tuple[Ints, Ints, bool, Cost]:
-    """Decrypt the encrypted sums, add the plain ones without their blinding, and undo the order.
+    """Decrypt the encrypted sums, remove the blinding from the plain sums, add both, and undo the order.
 
     Returns:
-        The sums of encrypted values, 0 where there are none; the sums of all values; whether the ciphertexts were of
-        packed numbers; and what decrypting them cost. If they were not, ones stand for them, so that a sum that fails
-        takes as long as one that does not.
+        The sums of encrypted values, 0 for parameters without any; the sums of all values; whether the ciphertexts
+        contained packed numbers; and the cost of decryption. If they did not, ones replace the numbers, so that a
+        failing sum takes as long as a valid one.
 
     Args:
         aggregate: the sum.
         round_: its round.
         secret: the key.
         order: slot s holds parameter order[s]; None: the natural order.
-        blindings: of the contributors that blind.
-        workers: processes.
+        blindings: the blindings of the contributors that blind.
+        workers: the largest number of processes.
     """
     encrypted, rest = np.zeros(round_.size, dtype=np.int64), -sum_of(blindings, round_)
     rest[~aggregate.common.to_array()] += aggregate.plain
@@ -73,29 +73,30 @@ def _in_order(in_slots: Ints, order: checks.IntVector | None) -> Ints:
 
 
 MISMATCH = "the sum does not match the tags: an upload is missing, doubled, altered or not clipped"
-"""The only reason given for a sum that fails: more would answer questions about ciphertexts."""
+"""The only reason given for a failing sum: details would reveal information about ciphertexts."""
 MOST_FAILURES = 12
-"""Sums of a run that may fail where forged ciphertexts reveal the key: each reveals one bit of it (decision 19)."""
+"""Sums of a run that may fail if forged ciphertexts reveal the key: each reveals one bit of it (decision 19)."""
 _RULES = ReleaseRules()
 
 
 class KeyServer:
-    """Decrypts once per (run, round, cluster, purpose), only sums of enough clients, and only what verifies.
+    """Decrypts once per (run, round, cluster, purpose), and only verified sums that meet the release rules.
 
-    A service limits how often sums may fail, see `keyservice.http`. Where forged ciphertexts reveal the key, this class
-    refuses all sums of a run after `MOST_FAILURES`.
+    A service limits how often sums may fail, see `keyservice.http`. If forged ciphertexts reveal the key, this class
+    refuses all sums of a run after `MOST_FAILURES` failures.
     """
 
     def __init__(
         self, secret: DecryptionKey, *, rules: ReleaseRules = _RULES, ledger: Ledger | None = None, statistics: int = 0
     ) -> None:
-        """A server for one key pair.
+        """Create a key server for one key pair.
 
         Args:
             secret: the key.
-            rules: for the sums that it decrypts.
-            ledger: its memory; None: one that ends with this process, its seeds from the operating system.
-            statistics: how many values at the end of an update are no parameters: the bound on updates is not theirs.
+            rules: the release rules.
+            ledger: stores the state; None: in memory, with seeds from the operating system.
+            statistics: number of values at the end of an update that are statistics; the bound on updates does not
+                apply to them.
         """
         self._secret, self._statistics = secret, statistics
         self._rules = rules
@@ -104,24 +105,24 @@ class KeyServer:
 
     @property
     def public(self) -> EncryptionKey:
-        """The key to encrypt with."""
+        """The public key."""
         return self._secret.public
 
     def rotate_sketch(self, run: str, row: checks.FloatVector) -> checks.FloatVector:
-        """A client's sketch under a rotation that only the key server knows: for the aggregator."""
+        """Return a client's sketch, rotated by the key server's secret rotation, for the aggregator."""
         return rotate(row, seed=self._derive("turn", run))
 
     def tag_seed(self, round_: Round) -> bytes:
-        """The clients' shared seed for one round's tags."""
+        """Return the clients' shared seed of one round's tags."""
         return self._derive("tag", *map(str, round_.header.values()))
 
     def order(self, run: str, cluster: int) -> checks.IntVector | None:
-        """The cluster's importance order: slot s holds parameter order[s]; None if there is none yet."""
+        """Return the cluster's importance order: slot s holds parameter order[s]; None if there is none yet."""
         ranking = self._ledger.ranking(run, cluster)
         return None if ranking is None else ranking.order
 
     def take_tag(self, data: bytes, round_: Round, *, sender: int) -> None:
-        """Keep one client's tag; a second one of the same client is refused."""
+        """Store one client's tag; raise `Rejected` for a second tag of the same client."""
         message = Tag.from_bytes(data, round_)
         if message.client != sender or sender not in round_.weights:
             raise Rejected(f"client {sender} sent a tag that is not its own", code="not-a-member")
@@ -129,20 +130,20 @@ class KeyServer:
             raise Rejected(f"client {sender} has sent a tag already", code="doubled-tag")
 
     def check_contributors(self, contributors: tuple[int, ...], round_: Round) -> None:
-        """Raise `Rejected` unless a sum of these clients may be released: a check before anything is decrypted."""
+        """Raise `Rejected` unless a sum of these clients may be released; decrypt nothing."""
         self._check_contributors(contributors, self._ledger.tags(round_), round_)
 
     def release(
         self, data: bytes, round_: Round, *, workers: int = 1, samples: Mapping[int, float] | None = None
     ) -> ReleasedSum:
-        """Check an aggregate, decrypt it, and verify it before it is returned.
+        """Check an aggregate, decrypt it, verify the sum and return it.
 
         Args:
             data: the aggregate.
             round_: its round.
-            workers: processes that decrypt.
-            samples: of every contributor, in rounds that weight all members alike and whose clients weight their own
-                uploads.
+            workers: the largest number of processes that decrypt.
+            samples: the number of samples of every contributor, in rounds with equal weights in which clients weight
+                their own uploads.
         """
         aggregate = Aggregate.from_bytes(data, round_)
         if self._ledger.was_released(round_):
@@ -162,8 +163,8 @@ class KeyServer:
         verified = _verifies(encrypted, values, aggregate, given, round_, seed=self.tag_seed(round_)) and sound
         released = ReleasedSum(values, round_.divisor(aggregate.contributors), aggregate.contributors, cost)
         bounded = within_clip(released, round_, statistics=self._statistics)
-        # Sensitivities are not negative, and some are positive. Others come from a client that deviates: it is found
-        # like one whose tags are wrong, and the cluster keeps its order.
+        # Sensitivities are non-negative, and some are positive. Otherwise a client deviates: it is found like a client
+        # whose tags do not match, and the cluster keeps its order.
         ranks = round_.purpose != "sensitivity" or bool((values.min() >= 0) & (values.max() > 0))
         if not (verified and ranks and bounded):
             self._failed += 1
@@ -172,30 +173,30 @@ class KeyServer:
         return released
 
     def restore_order(self, run: str, cluster: int, order: checks.IntVector, gains: checks.FloatVector) -> None:
-        """Keep an order that was made before a restart, and its blocks' sensitivities."""
+        """Store an order from before a restart, and its block sensitivities."""
         checked, gains = checks.permutation("order", order, order.size), checks.sensitivity_vector("gains", gains)
         self._ledger.keep_ranking(run, cluster, ImportanceOrder(checked, gains))
 
     def tagged(self, round_: Round) -> list[int]:
-        """The clients whose tags have arrived."""
+        """Return the clients whose tags have arrived."""
         return sorted(self._ledger.tags(round_))
 
     def set_order(
         self, round_: Round, sums: ReleasedSum, *, first: npt.NDArray[np.bool_] | None = None
     ) -> checks.IntVector:
-        """The cluster's new order: descending mean sensitivity, after those parameters that must come `first`."""
+        """Store and return the cluster's new order: the parameters `first`, then by descending mean sensitivity."""
         ranking = self.ranking_from(round_, sums, first=first)
         self.keep_ranking(round_, ranking)
         return ranking.order
 
     def keep_ranking(self, round_: Round, ranking: ImportanceOrder) -> None:
-        """Make this the importance order of the round's cluster."""
+        """Store the importance order of the round's cluster."""
         self._ledger.keep_ranking(round_.run, round_.cluster, ranking)
 
     def ranking_from(
         self, round_: Round, sums: ReleasedSum, *, first: npt.NDArray[np.bool_] | None = None
     ) -> ImportanceOrder:
-        """The order by these sums; it is not kept."""
+        """Return the order by these sums, without storing it."""
         gains = np.maximum(sums.values, 0).astype(np.float64)
         order, _ = descending_order(gains)
         if first is not None:
@@ -206,7 +207,7 @@ class KeyServer:
         if len(set(contributors)) != len(contributors):
             raise Rejected("a contributor is counted twice", code="doubled-contributor")
         if not set(contributors) <= round_.weights.keys():
-            raise Rejected("a contributor is no member of the cluster", code="not-a-member")
+            raise Rejected("a contributor is not a member of the cluster", code="not-a-member")
         self._rules.check(round_.weights, contributors)
         if self._rules.fixed_groups:
             weights = {client: round_.weights[client] for client in contributors}
@@ -215,7 +216,7 @@ class KeyServer:
             raise Rejected(f"no tag of client {missing[0]}", code="no-tag")
 
     def _check_samples(self, contributors: tuple[int, ...], samples: Mapping[int, float]) -> None:
-        """Raise `Rejected` if a client dominates the sum by its own number of samples."""
+        """Raise `Rejected` if a client's number of samples dominates the sum."""
         if silent := [client for client in contributors if not samples.get(client, 0) > 0]:
             raise Rejected(f"client {silent[0]} has not reported its number of samples", code="no-samples")
         total = sum(samples[client] for client in contributors)
@@ -228,15 +229,15 @@ class KeyServer:
 def _verifies(
     encrypted: Ints, values: Ints, aggregate: Aggregate, given: Sequence[Tag], round_: Round, *, seed: bytes
 ) -> bool:
-    """Whether the tags match these sums; how long that takes depends on the masks alone.
+    """Return whether the tags match these sums; the time depends only on the masks.
 
-    Where the aggregator multiplies, it also adds plain values into the ciphertexts. No parameter is then in both parts
-    of the aggregate, nothing can be moved between them, and the tag over everything is enough.
+    If the aggregator multiplies, it also adds plain values to the ciphertexts. Then no parameter is in both parts of
+    the aggregate, nothing can be moved between them, and the tag over all values is enough.
     """
     small, offset = taggable(encrypted) & taggable(values), aggregate.tag_offset
     part = mac_tag(encrypted, seed) if aggregate.mask.blocks else 0
     all_encrypted = bool(aggregate.common.flags.all()) and all(each.blinding is None for each in given)
-    whole = part if all_encrypted else mac_tag(values, seed)  # there is no rest: both are of the same values
+    whole = part if all_encrypted else mac_tag(values, seed)  # without a rest, both tags are of the same values
     found = ((part + offset.encrypted) % PRIME, (whole + offset.whole) % PRIME)
     tags = [(round_.factor(each.client) * each.encrypted, round_.factor(each.client) * each.value) for each in given]
     expected = (sum(part for part, _ in tags) % PRIME, sum(whole for _, whole in tags) % PRIME)
@@ -244,9 +245,9 @@ def _verifies(
 
 
 class SharedKeyClients(KeyServer):
-    """Clients that share one key pair, and decrypt sums themselves (the paper's Algorithm 1).
+    """Clients that share one key pair and decrypt sums themselves (the paper's Algorithm 1).
 
-    Nothing is verified, and a client that holds an upload and the key can read the upload. Use this to reproduce the
+    Sums are not verified, and a client that obtains another client's upload can decrypt it. Use this to reproduce the
     paper, not to protect clients from each other.
     """
 
@@ -254,20 +255,20 @@ class SharedKeyClients(KeyServer):
         """Use this key pair; all seeds come from the operating system and are shared like the key."""
         name = secret.public.profile.name
         if secret.public.profile.forgeries_show_key:
-            problem = f"is of {name}, with which a forged sum reveals the secret key, and no sum is verified here"
+            problem = f"is of {name}: a forged sum reveals its secret key, and clients verify no sums"
             raise InvalidInput("secret", problem, "use a paillier profile, or a key server")
         super().__init__(secret, rules=ReleaseRules(min_contributors=1))
 
     @property
     def secret(self) -> DecryptionKey:
-        """The key, which clients hold in this mode."""
+        """The secret key, which clients hold in this mode."""
         return self._secret
 
     def take_tag(self, data: bytes, round_: Round, *, sender: int) -> None:
-        """Ignore tags: they are for a key server."""
+        """Ignore tags, which only a key server needs."""
 
     def tagged(self, round_: Round) -> list[int]:
-        """All members: there are no tags to wait for."""
+        """Return all members, because there are no tags to wait for."""
         return sorted(round_.weights)
 
     def release(
@@ -278,7 +279,7 @@ class SharedKeyClients(KeyServer):
         workers: int = 1,
         samples: Mapping[int, float] | None = None,  # noqa: ARG002 (nothing is verified here)
     ) -> ReleasedSum:
-        """Decrypt as any client would."""
+        """Decrypt an aggregate as a client does, without verifying it."""
         aggregate = Aggregate.from_bytes(data, round_)
         order = self.order(round_.run, round_.cluster) if round_.purpose == "model" else None
         _, values, sound, cost = decrypt_aggregate(aggregate, round_, self._secret, order, workers=workers)

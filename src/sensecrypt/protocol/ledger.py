@@ -1,7 +1,6 @@
-"""What a key server must not lose: kept in memory here, in a database in a service.
+"""The ledger stores the key server's state: in memory here, in a database in the service.
 
-Every method is atomic: of two tags of one client, or two releases of one round, a ledger that several threads use keeps
-exactly one.
+Every method is atomic: if threads store two tags of one client, or two releases of one round, exactly one is kept.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class ImportanceOrder:
 
     Attributes:
         order: slot s holds parameter order[s].
-        sensitivities: the cluster's mean sensitivity of each block along it.
+        sensitivities: the cluster's mean sensitivity of each block along the order.
     """
 
     order: checks.IntVector
@@ -32,61 +31,61 @@ class ImportanceOrder:
 
 
 class Ledger(Protocol):
-    """The memory of a key server."""
+    """The stored state of a key server."""
 
     @property
     def root(self) -> bytes:
-        """32 random bytes, always the same: all seeds are derived from them."""
+        """The 32 random bytes from which all seeds are derived; they never change."""
 
     def ranking(self, run: str, cluster: int) -> ImportanceOrder | None:
-        """The cluster's latest order, if it has one."""
+        """Return the cluster's latest order; None: it has none."""
 
     def ranking_of(self, round_: Round) -> ImportanceOrder | None:
-        """The order that the members of this round use."""
+        """Return the order that the members of this round use."""
 
     def keep_ranking(self, run: str, cluster: int, ranking: ImportanceOrder) -> None:
-        """Keep a new order for the cluster."""
+        """Store a new order of the cluster."""
 
     def keep_tag(self, round_: Round, tag: Tag) -> bool:
-        """Keep a client's tag; False, and nothing is changed, if there is one already."""
+        """Store a client's tag and return True; if there is one already, change nothing and return False."""
 
     def tags(self, round_: Round) -> Mapping[int, Tag]:
-        """All tags of the round, by client; of a round that was released, without their blinding seeds."""
+        """Return all tags of the round, by client; after the round's release, without their blinding seeds."""
 
     def was_released(self, round_: Round) -> bool:
-        """Whether a sum of this round, at any attempt, was decrypted and verified."""
+        """Return whether a sum of this round was released, at any attempt."""
 
     def keep_released(self, round_: Round, released: ReleasedSum) -> None:
-        """The round is released from now on, and its blinding seeds are forgotten; `Rejected` if it was before."""
+        """Mark the round as released and delete its blinding seeds; raise `Rejected` if it was released before."""
 
     def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
-        """The clients and weights of every released sum of the run and purpose, in all clusters."""
+        """Return clients and weights of every released sum of the run and purpose, in all clusters."""
 
 
 class MemoryLedger:
-    """A ledger in memory, for a key server that lives as long as the run."""
+    """A ledger in memory, for a key server that runs as long as the run."""
 
     def __init__(self) -> None:
-        """Empty; its root comes from the operating system."""
+        """Start empty, with a root from the operating system."""
         self.root = secrets.token_bytes(32)
         self._rankings: dict[tuple[str, int], ImportanceOrder] = {}
         self._tags: dict[RoundAddress, dict[int, Tag]] = {}
-        self._released: dict[tuple[str, int, int, str], Mapping[int, float]] = {}  # by round, whatever the attempt
+        self._released: dict[tuple[str, int, int, str], Mapping[int, float]] = {}  # by round, without the attempt
 
     def ranking(self, run: str, cluster: int) -> ImportanceOrder | None:
-        """The cluster's latest order, if it has one."""
+        """Return the cluster's latest order; None: it has none."""
         return self._rankings.get((run, cluster))
 
     def ranking_of(self, round_: Round) -> ImportanceOrder | None:
-        """The latest: in one process, no order changes while a round goes on."""
+        """Return the latest order: in one process, no order changes during a round."""
         return self._rankings.get((round_.run, round_.cluster))
 
     def keep_ranking(self, run: str, cluster: int, ranking: ImportanceOrder) -> None:
-        """Keep a new order for the cluster."""
+        """Store a new order of the cluster."""
         self._rankings[run, cluster] = ranking
 
     def keep_tag(self, round_: Round, tag: Tag) -> bool:
-        """Keep a client's tag, if it is the first."""
+        """Store a client's first tag and return True; return False for another one."""
         kept = self._tags.setdefault(address_of(round_), {})
         if tag.client in kept:
             return False
@@ -94,15 +93,15 @@ class MemoryLedger:
         return True
 
     def tags(self, round_: Round) -> Mapping[int, Tag]:
-        """All tags of the round, by client."""
+        """Return all tags of the round, by client."""
         return self._tags.get(address_of(round_), {})
 
     def was_released(self, round_: Round) -> bool:
-        """Whether a sum of this round, at any attempt, was decrypted and verified."""
+        """Return whether a sum of this round was released, at any attempt."""
         return address_of(round_).round in self._released
 
     def keep_released(self, round_: Round, released: ReleasedSum) -> None:
-        """The round is released from now on, and the tags of all its attempts are forgotten."""
+        """Mark the round as released, and delete the tags of all its attempts."""
         if self.was_released(round_):
             raise Rejected("this sum was decrypted already", code="already-decrypted")
         done = address_of(round_).round
@@ -110,5 +109,5 @@ class MemoryLedger:
         self._tags = {place: kept for place, kept in self._tags.items() if place.round != done}
 
     def released(self, run: str, purpose: str) -> Sequence[Mapping[int, float]]:
-        """The clients and weights of every sum of the run and purpose that was released."""
+        """Return clients and weights of every released sum of the run and purpose."""
         return [weights for key, weights in self._released.items() if (key[0], key[3]) == (run, purpose)]

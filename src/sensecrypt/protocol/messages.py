@@ -1,4 +1,4 @@
-"""Uploads, tags, aggregates and proposals, to bytes and back; anything else is refused.
+"""The messages of a round: uploads, tags, aggregates and proposals, serialized and strictly parsed.
 
 All positions are *slots*: the aggregator does not know which parameter a slot holds.
 """
@@ -26,14 +26,14 @@ _BYTES = (np.dtype(np.uint8), 1)
 
 @dataclass(frozen=True)
 class Upload:
-    """One client's model or update, in part encrypted.
+    """One client's model or update, partly encrypted.
 
     Attributes:
-        client: its number.
-        mask: which blocks are encrypted, in slot space.
+        client: the client's number.
+        mask: the encrypted blocks, in slot space.
         ciphertexts: one row per encrypted block.
-        plain: the fixed-point values of all other slots, ascending, blinded or as they are.
-        tag_offset: of the client's tags, for the aggregator alone.
+        plain: the fixed-point values of all other slots, ascending, blinded or plain.
+        tag_offset: the offset of the client's tags, which only the aggregator receives.
     """
 
     client: int
@@ -43,7 +43,7 @@ class Upload:
     tag_offset: TagOffset
 
     def to_bytes(self, round_: Round) -> bytes:
-        """The message: a prefix is one number, any other mask one bit per block; plain values have a slot's width."""
+        """Return the message: a prefix is one number, another mask one bit per block; values have a slot's width."""
         prefix, bits = _mask_fields(self.mask)
         tensors = {
             "mask": bits,
@@ -55,13 +55,13 @@ class Upload:
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Upload:
-        """Read a message of this round, or raise `Rejected`."""
+        """Parse a message of this round; raise `Rejected` if it is invalid."""
         header = {**_ROUND_FIELDS, "client": int, "prefix": int}
         tensors = {"mask": _BYTES, "ciphertexts": _BYTES, "plain": (_value_type(round_), 1), "tag_offset": _TAG_OFFSET}
         fields, arrays = parse(data, "upload", header=header, tensors=tensors)
         _require_round(fields, round_)
         if fields["client"] not in round_.weights:
-            raise Rejected(f"client {fields['client']} is no member of cluster {round_.cluster}")
+            raise Rejected(f"client {fields['client']} is not a member of cluster {round_.cluster}")
         mask = _read_mask(fields["prefix"], arrays["mask"], round_)
         ciphertexts, plain = _read_values(arrays, round_, encrypted=mask, common=mask)
         return cls(fields["client"], mask, ciphertexts, plain, _read_tag_offset(arrays["tag_offset"]))
@@ -72,11 +72,11 @@ class Aggregate:
     """The sum of a cluster's uploads.
 
     Attributes:
-        contributors: whose uploads are in it, ascending.
+        contributors: the clients whose uploads are in it, ascending.
         mask: the union of their masks.
         ciphertexts: one row per block of the union: the sum over the clients that encrypted it.
-        common: the intersection of their masks; where the aggregator multiplies, the union: plain values were added
-            into the ciphertexts.
+        common: the intersection of their masks. If the aggregator multiplies, it is the union, because plain values
+            were added to the ciphertexts.
         plain: for all slots outside `common`, the sums over the clients that did not encrypt them, modulo the slot's
             width.
         tag_offset: the sum of the contributors' tag offsets, each times its client's factor.
@@ -90,7 +90,7 @@ class Aggregate:
     tag_offset: TagOffset
 
     def to_bytes(self, round_: Round) -> bytes:
-        """The message."""
+        """Return the message."""
         prefix, bits = _mask_fields(self.mask)
         common_prefix, common_bits = _mask_fields(self.common)
         header: dict[str, str | int] = {
@@ -110,7 +110,7 @@ class Aggregate:
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Aggregate:
-        """Read a message of this round, or raise `Rejected`."""
+        """Parse a message of this round; raise `Rejected` if it is invalid."""
         header = {**_ROUND_FIELDS, "contributors": str, "prefix": int, "common_prefix": int}
         values = {"ciphertexts": _BYTES, "plain": (_value_type(round_), 1), "tag_offset": _TAG_OFFSET}
         tensors = {"mask": _BYTES, "common": _BYTES, **values}
@@ -128,7 +128,7 @@ class Aggregate:
         return cls(contributors, mask, ciphertexts, common, plain, _read_tag_offset(arrays["tag_offset"]))
 
     def digest(self) -> bytes:
-        """A hash of the content, equal for equal sums."""
+        """Return a hash of the content, which is equal for equal sums."""
         parts = (",".join(map(str, self.contributors)).encode(), self.mask.to_bits(), self.common.to_bits())
         digest = hashlib.sha256()
         tag_offset = _tag_offset(self.tag_offset).tobytes()
@@ -139,14 +139,14 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Tag:
-    """A client's MAC tags, for the key server alone.
+    """A client's MAC tags, which only the key server receives.
 
     Attributes:
-        client: its number.
+        client: the client's number.
         value: the tag over all its values, plus an offset.
-        encrypted: the tag over the values that it encrypted, plus an offset. Without it, an aggregator could move part
-            of a value from the ciphertexts to the rest, and learn from the answer whether one of them overflowed.
-        blinding: of the values that it did not encrypt; None: they are plain, or there are none.
+        encrypted: the tag over its encrypted values, plus an offset. Without it, an aggregator could move part of a
+            value from the ciphertexts to the rest, and learn from the answer whether one of them overflowed.
+        blinding: the blinding of the values that are not encrypted; None: they are plain, or there are none.
     """
 
     client: int
@@ -155,7 +155,7 @@ class Tag:
     blinding: Blinding | None = None
 
     def to_bytes(self, round_: Round) -> bytes:
-        """The message."""
+        """Return the message."""
         seed, prefix, bits = b"", 0, np.empty(0, dtype=np.uint8)
         if self.blinding is not None:
             seed, (prefix, bits) = self.blinding.seed, _mask_fields(self.blinding.mask)
@@ -165,43 +165,43 @@ class Tag:
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Tag:
-        """Read a message of this round, or raise `Rejected`."""
+        """Parse a message of this round; raise `Rejected` if it is invalid."""
         header = {**_ROUND_FIELDS, "client": int, "value": int, "encrypted": int, "prefix": int}
         fields, arrays = parse(data, "tag", header=header, tensors={"blinding": _BYTES, "mask": _BYTES})
         _require_round(fields, round_)
         seed, mask = arrays["blinding"].tobytes(), _read_mask(fields["prefix"], arrays["mask"], round_)
         if len(seed) not in (0, SEED_BYTES) or (not seed and mask.blocks):
-            raise Rejected("a tag with half a blinding")
+            raise Rejected("a tag with an incomplete blinding")
         return cls(fields["client"], fields["value"], fields["encrypted"], Blinding(seed, mask) if seed else None)
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Which blocks a client would encrypt, best first: the first of two exchanges where clients agree on a mask.
+    """The blocks that a client would encrypt, best first: the first of two exchanges if clients agree on a mask.
 
     Attributes:
-        client: its number.
-        blocks: numbers of blocks, each once.
+        client: the client's number.
+        blocks: block numbers, without repetition.
     """
 
     client: int
     blocks: Ints
 
     def to_bytes(self, round_: Round) -> bytes:
-        """The message: four bytes per block."""
+        """Return the message: four bytes per block."""
         return serialize("proposal", {**round_.header, "client": self.client}, {"blocks": self.blocks.astype("<u4")})
 
     @classmethod
     def from_bytes(cls, data: bytes, round_: Round) -> Proposal:
-        """Read a message of this round, or raise `Rejected`."""
+        """Parse a message of this round; raise `Rejected` if it is invalid."""
         header = {**_ROUND_FIELDS, "client": int}
         fields, arrays = parse(data, "proposal", header=header, tensors={"blocks": (np.dtype("<u4"), 1)})
         _require_round(fields, round_)
         if fields["client"] not in round_.weights:
-            raise Rejected(f"client {fields['client']} is no member of cluster {round_.cluster}")
+            raise Rejected(f"client {fields['client']} is not a member of cluster {round_.cluster}")
         blocks = arrays["blocks"].astype(np.int64)
         if blocks.size and (int(blocks.max()) >= round_.blocks or np.unique(blocks).size != blocks.size):
-            raise Rejected("a proposal of blocks that do not exist, or of one twice")
+            raise Rejected("a proposal with unknown or repeated blocks")
         return cls(fields["client"], blocks)
 
 
@@ -220,7 +220,7 @@ def _read_tag_offset(numbers: npt.NDArray[Any]) -> TagOffset:
 
 
 def _mask_fields(mask: Mask) -> tuple[int, npt.NDArray[np.uint8]]:
-    """A prefix as its number of blocks, any other mask as −1 and one bit per block."""
+    """Return a prefix as its number of blocks, any other mask as −1 and one bit per block."""
     if mask.flags[: mask.blocks].all():
         return mask.blocks, np.empty(0, dtype=np.uint8)
     return -1, np.frombuffer(mask.to_bits(), dtype=np.uint8)
@@ -240,21 +240,23 @@ def _read_mask(prefix: int, bits: npt.NDArray[Any], round_: Round) -> Mask:
 def _read_values(
     arrays: dict[str, npt.NDArray[Any]], round_: Round, *, encrypted: Mask, common: Mask
 ) -> tuple[Ciphertexts, Ints]:
-    """One ciphertext per block of the union, one value per slot outside the intersection."""
+    """Return the ciphertexts, one per block of the union, and the values, one per slot outside the intersection."""
     sent, plain = arrays["ciphertexts"], arrays["plain"]
     if (common.flags & ~encrypted.flags).any():
-        raise Rejected("blocks that all clients encrypted, outside the union")
+        raise Rejected("an intersection of masks with blocks outside their union")
     if sent.size != (expected := _encrypted_bytes(encrypted, round_)):
-        raise Rejected(f"{sent.size:,} bytes of ciphertexts, a mask of {encrypted.blocks:,} blocks has {expected:,}")
+        raise Rejected(
+            f"{sent.size:,} bytes of ciphertexts, but a mask of {encrypted.blocks:,} blocks has {expected:,}"
+        )
     if plain.size != round_.size - common.count:
-        raise Rejected(f"{plain.size:,} plain values where the mask leaves {round_.size - common.count:,}")
+        raise Rejected(f"{plain.size:,} plain values, but the mask leaves {round_.size - common.count:,}")
     width = round_.profile.ciphertext_bytes
     rows = np.pad(sent, (0, encrypted.blocks * width - sent.size)).reshape(encrypted.blocks, width)
     return rows, plain.astype(np.int64)
 
 
 def _encrypted_bytes(mask: Mask, round_: Round) -> int:
-    """Length of a message's ciphertexts: the row of the model's last block is as long as its values need."""
+    """Return the bytes of a message's ciphertexts: the row of the model's last block is as long as its values need."""
     rows, profile = mask.blocks * round_.profile.ciphertext_bytes, round_.profile
     if not mask.flags[-1]:
         return rows
@@ -264,4 +266,4 @@ def _encrypted_bytes(mask: Mask, round_: Round) -> int:
 def _require_round(fields: dict[str, Any], round_: Round) -> None:
     for name, expected in round_.header.items():
         if fields[name] != expected:
-            raise Rejected(f"message of {name} {fields[name]!s:.40}, this is {name} {expected}")
+            raise Rejected(f"message of {name} {fields[name]!s:.40}, but this is {name} {expected}")

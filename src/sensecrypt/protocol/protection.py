@@ -25,17 +25,17 @@ SENSITIVITY_FRACTION_BITS = {16: 14, 32: 30, 64: 30}
 
 @dataclass(frozen=True)
 class ProtectedUpdate:
-    """What a client sends in a round: the upload to the aggregator, the tag to the key server; and its cost."""
+    """The messages of a client in a round, upload to the aggregator and tag to the key server, and their cost."""
 
     upload: bytes = field(repr=False)
-    tag: bytes = field(repr=False)  # holds the blinding's seed
+    tag: bytes = field(repr=False)  # contains the seed of the blinding
     cost: Cost
 
 
 def model_format(round_: Round) -> FixedPoint:
-    """The fixed-point format of weights and updates: ±128 in steps of 6·10⁻⁸ with 32-bit slots.
+    """Return the fixed-point format of weights and updates: ±128 in steps of 6·10⁻⁸ with 32-bit slots.
 
-    In 16-bit slots updates get the finest steps in which the largest of them fits.
+    In 16-bit slots, updates have the finest steps with which the largest of them fits.
     """
     form = _format(round_, MODEL_FRACTION_BITS)
     if round_.clip is None or form.slot_bits > 16:
@@ -45,7 +45,7 @@ def model_format(round_: Round) -> FixedPoint:
 
 
 def sensitivity_format(round_: Round) -> FixedPoint:
-    """The fixed-point format of sensitivities relative to their maximum."""
+    """Return the fixed-point format of sensitivities relative to their maximum."""
     return _format(round_, SENSITIVITY_FRACTION_BITS)
 
 
@@ -63,11 +63,11 @@ def protect_model(
 
     Args:
         weights: the model or the update, `round_.size` numbers.
-        mask: what to encrypt, in blocks of the round's size; its order, if it has one, is the cluster's.
+        mask: the blocks to encrypt, in the round's block size, along the cluster's order if there is one.
         round_: the round.
-        client: its number.
-        key: the public key, or the secret key where clients hold it: faster.
-        seed: of the round's tags.
+        client: the client's number.
+        key: the public key, or, faster, the secret key if clients hold it.
+        seed: the seed of the round's tags.
         blinded: whether the rest is blinded, so that only the key server can read its sum; else it is plain.
     """
     values = model_format(round_).encode(weights, round_.share(client), name="weights")
@@ -94,7 +94,7 @@ def protect_map(
 
 
 def _format(round_: Round, fraction_bits: dict[int, int]) -> FixedPoint:
-    """Numbers with room for all members' sum, in which a factor n counts as n summands."""
+    """Return a format in which the sum over all members fits; a factor n counts as n summands."""
     bits, total = round_.profile.slot_bits, round_.factor_sum
     summands = max(1000, len(round_.weights), total)
     return FixedPoint(fraction_bits[bits], bits, weight_sum=float(total), max_summands=summands)
@@ -115,9 +115,9 @@ def _protect(
         raise InvalidInput("mask", problem, f"this round has {round_.size:,} in blocks of {round_.block}")
     if blinded and round_.factors is not None:
         fix = "leave the rest plain, or let clients multiply by their weights"
-        raise InvalidInput("blinded", "cannot be where the aggregator multiplies", fix)
+        raise InvalidInput("blinded", "is not possible if the aggregator multiplies", fix)
     if not taggable(values, times=round_.factor_sum):
-        fix = "keep values below 2^60 steps: tags of larger ones would prove nothing"
+        fix = "keep values below 2^60 steps: tags of larger values prove nothing"
         raise ValueDoesNotFit("values", "are too large to be tagged", fix)
     in_slots = values if mask.order is None else values[mask.order]
     bare = Mask(mask.flags, mask.size, mask.block)
@@ -126,7 +126,7 @@ def _protect(
     ciphertexts = np.empty((0, round_.profile.ciphertext_bytes), dtype=np.uint8)
     if mask.blocks:
         make_ahead = getattr(key, "make_ahead", None)
-        if make_ahead is not None:  # randomness that counts as made before the round is made outside the counted time
+        if make_ahead is not None:  # these randomizers count as computed before the round, so their time is separate
             start = work_seconds()
             make_ahead(mask.blocks)
             cost.ahead_seconds += work_seconds() - start
@@ -141,5 +141,4 @@ def _protect(
     if mask.blocks and not hidden.all():
         encrypted = mac_tag(np.where(mask.to_array(), values, 0), seed)
     tags = ((whole + tag_offset.whole) % PRIME, (encrypted + tag_offset.encrypted) % PRIME)
-    signed = Tag(client, *tags, blinding)
-    return ProtectedUpdate(upload.to_bytes(round_), signed.to_bytes(round_), cost)
+    return ProtectedUpdate(upload.to_bytes(round_), Tag(client, *tags, blinding).to_bytes(round_), cost)

@@ -1,9 +1,9 @@
-"""Release rules: a sum is released if enough clients with enough of the weight are in it and none dominates it.
+"""Release rules: a sum is released if it has enough clients and enough weight, and no client dominates it.
 
-A sum of one client and next to nothing is that client's model. Clients that collude with the aggregator subtract their
-own parts, so dominance is measured without them, in weights and, because many small independent updates average out, in
-squares of weights. The rules are about the clients in the sum, not the invited ones: an aggregator chooses what it
-adds.
+A sum of one client and others of negligible weight is practically that client's model. Clients that collude with the
+aggregator subtract their own parts, so dominance is measured without them: in weights, and in squares of weights,
+because many small independent updates average out. The rules apply to the clients in the sum, not to the invited
+clients, because the aggregator chooses what it adds.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from sensecrypt import checks
 from sensecrypt.errors import InvalidInput, Rejected
 
-LARGEST_SQUARE = 0.9  # where clients may collude: √(1 − 0.9) is the least relative error of reading one from the sum
+LARGEST_SQUARE = 0.9  # if clients may collude; √(1 − 0.9) is the smallest relative error of reading an update
 
 
 def honest_share(weights: Mapping[int, float], client: int, colluders: int) -> float:
-    """The client's weight over what is left of the total without the `colluders` largest others; 1: no other hides it.
+    """Return the client's share of the total weight without the `colluders` largest others; 1: no other hides it.
 
     Args:
-        weights: of all clients in the sum, positive.
+        weights: the positive weights of all clients in the sum.
         client: one of them.
-        colluders: how many of the others may give their values away.
+        colluders: how many of the others may disclose their values to the aggregator.
     """
     others = sorted(weight for other, weight in weights.items() if other != client)
     left = others[: max(0, len(others) - colluders)]
@@ -33,9 +33,9 @@ def honest_share(weights: Mapping[int, float], client: int, colluders: int) -> f
 
 
 def honest_square(weights: Mapping[int, float], client: int, colluders: int) -> float:
-    """The same for squares of weights: many small independent updates average out, and do not hide a large one.
+    """Return the same share s of squared weights: many small independent updates average out and hide little.
 
-    √(1 − it) is the relative error of reading the client's update from the sum, if updates are equally long.
+    If updates have equal norms, √(1 − s) is the relative error of reading the client's update from the sum.
     """
     return honest_share({each: weight**2 for each, weight in weights.items()}, client, colluders)
 
@@ -51,8 +51,8 @@ def check_groups(now: Weights, earlier: Sequence[Weights], least: int) -> None:
 
     Args:
         now: the weights of the clients in the sum.
-        earlier: the same of every sum that was released before.
-        least: the fewest clients of a group.
+        earlier: the weights of the clients in every earlier released sum.
+        least: the smallest number of clients in a group.
     """
     released = [now, *earlier]
     groups: dict[tuple[bool, ...], list[int]] = defaultdict(list)
@@ -60,7 +60,7 @@ def check_groups(now: Weights, earlier: Sequence[Weights], least: int) -> None:
         groups[tuple(client in each for each in released)].append(client)
     smallest = min(map(len, groups.values()))
     if smallest < least:
-        reason = f"with the sums released before, it would single out {smallest} client(s), at least {least} are needed"
+        reason = f"with earlier sums, it would isolate {smallest} client(s), but at least {least} are needed"
         raise Rejected(reason, code=CODE)
     for (here, *there), clients in groups.items():
         for before in (each for each, present in zip(earlier, there, strict=True) if here and present):
@@ -70,26 +70,27 @@ def check_groups(now: Weights, earlier: Sequence[Weights], least: int) -> None:
 
 
 def make_groups(members: Collection[int], least: int) -> list[set[int]]:
-    """Members in groups of `least`, in order; the last ones have the remainder. Fewer members are one group."""
+    """Return members in ascending groups of at least `least`; fewer members form one group."""
     clients, many = sorted(members), max(1, len(members) // least)
     return [set(clients[len(clients) * part // many : len(clients) * (part + 1) // many]) for part in range(many)]
 
 
-LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS = 0.7, 20.0, 1  # where clients must not see each other's models
+LARGEST_WEIGHT, LARGEST_RATIO, COLLUDERS = 0.7, 20.0, 1  # if clients must not see each other's models
 _LEAST_LARGEST = 0.5
-_ROUNDING = 1e-9  # shares are quotients of whole numbers
+_ROUNDING = 1e-9  # shares are quotients of integers
 
 
 @dataclass(frozen=True)
 class ReleaseRules:
-    """What must hold of a sum before it is decrypted.
+    """The conditions for decrypting a sum.
 
     Attributes:
-        min_contributors: the fewest clients in it.
-        quorum: the least share of the members' weight, and of their number, in it: clients report weights themselves.
-        largest_weight: the largest share of it that one client may have without the `colluders` largest others.
-        largest_ratio: the largest weight in it over the smallest.
-        colluders: how many of its clients may give their values to the aggregator.
+        min_contributors: the smallest number of clients in it.
+        quorum: the smallest share of the members' weight, and of their number, in it. The number counts as well,
+            because clients report their weights themselves.
+        largest_weight: the largest share of one client, without the `colluders` largest others.
+        largest_ratio: the largest ratio of two weights in it.
+        colluders: how many of its clients may disclose their values to the aggregator.
         fixed_groups: whether the sums of a run must be of fixed groups; see `check_groups`.
     """
 
@@ -101,7 +102,7 @@ class ReleaseRules:
     fixed_groups: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse rules that no sum could meet."""
+        """Refuse rules that no sum can meet."""
         checks.whole("min_contributors", self.min_contributors, low=1)
         checks.whole("colluders", self.colluders, low=0)
         for name in ("quorum", "largest_weight"):
@@ -109,7 +110,7 @@ class ReleaseRules:
         if not self.largest_ratio >= 1:
             raise InvalidInput("largest_ratio", f"is {self.largest_ratio}", "pass at least 1")
         if self.colluders and self.largest_weight < _LEAST_LARGEST:
-            fix = f"pass at least {_LEAST_LARGEST}: two clients are what is left of three without one"
+            fix = f"pass at least {_LEAST_LARGEST}: three clients without a colluder are two"
             raise InvalidInput("largest_weight", f"is {self.largest_weight}", fix)
 
     def check(self, weights: Mapping[int, float], contributors: Collection[int]) -> None:
@@ -117,30 +118,32 @@ class ReleaseRules:
 
         Args:
             weights: p of every member; they sum to 1.
-            contributors: members whose values are in the sum, each once.
+            contributors: members whose values are in the sum, without repetition.
         """
         own = {client: weights[client] for client in contributors}
-        there, many = sum(own.values()), len(own)
+        present, many = sum(own.values()), len(own)
         if many < self.min_contributors:
-            _refuse(f"{many} contributor(s), at least {self.min_contributors} are needed")
-        if there < self.quorum - _ROUNDING:
-            _refuse(f"{there:.0%} of the cluster's weight is in the sum, the quorum is {self.quorum:.0%}")
+            _refuse(f"{many} contributor(s), but at least {self.min_contributors} are needed")
+        if present < self.quorum - _ROUNDING:
+            _refuse(f"{present:.0%} of the cluster's weight is in the sum, but the quorum is {self.quorum:.0%}")
         if many < self.quorum * len(weights) - _ROUNDING:
-            _refuse(f"{many} of the cluster's {len(weights)} clients are in the sum, the quorum is {self.quorum:.0%}")
+            counted = f"{many} of the cluster's {len(weights)} clients are in the sum"
+            _refuse(f"{counted}, but the quorum is {self.quorum:.0%}")
         largest = max(own, key=lambda client: own[client])
         share = honest_share(own, largest, self.colluders)
         if share > self.largest_weight + _ROUNDING:
             without = f" without the {self.colluders} largest other(s)" if self.colluders else ""
-            _refuse(f"one client is {share:.1%} of the sum{without}, at most {self.largest_weight:.0%} may be one's")
-        drowned = honest_square(own, largest, self.colluders)
-        if self.colluders and self.largest_weight < 1 and drowned > LARGEST_SQUARE + _ROUNDING:
-            _refuse(f"one client outweighs the others of the sum, who are small: {(1 - drowned) ** 0.5:.0%} hide it")
+            _refuse(f"one client is {share:.1%} of the sum{without}, but at most {self.largest_weight:.0%} is allowed")
+        square = honest_square(own, largest, self.colluders)
+        if self.colluders and self.largest_weight < 1 and square > LARGEST_SQUARE + _ROUNDING:
+            hidden = f"they hide it by only {(1 - square) ** 0.5:.0%}"
+            _refuse(f"one client outweighs the others of the sum, which are small: {hidden}")
         if max(own.values()) > self.largest_ratio * min(own.values()) * (1 + _ROUNDING):
             times = f"{max(own.values()) / min(own.values()):.0f} times the weight of another"
-            _refuse(f"one client has {times} in the sum, at most {self.largest_ratio:g} times is allowed")
+            _refuse(f"one client has {times} in the sum, but at most {self.largest_ratio:g} times is allowed")
 
     def allow(self, weights: Mapping[int, float], contributors: Collection[int]) -> bool:
-        """Whether `check` would pass."""
+        """Return whether `check` passes."""
         try:
             self.check(weights, contributors)
         except Rejected:
@@ -148,11 +151,11 @@ class ReleaseRules:
         return True
 
     def weights(self, samples: Mapping[int, int]) -> dict[int, float]:
-        """n_i / Σ n_j of all members, changed as far as needed for a sum of all of them to meet the rules.
+        """Return n_i / Σ n_j of all members, changed as far as needed for their sum to meet the rules.
 
-        A client with next to nothing counts more. One with nearly everything counts less, so that the others are a
-        quorum without it, and that any one may be absent where the rest are enough. Clients report their numbers of
-        samples themselves, and a run must not depend on one that lies.
+        A client with very few samples counts more. A client with most of the samples counts less, so that the others
+        are a quorum without it, and any single client may be absent if the rest are enough. Clients report their
+        numbers of samples themselves, so a run must not depend on one that lies.
         """
         least = max(samples.values()) / self.largest_ratio
         masses: dict[int, float] = {client: max(own, least) for client, own in samples.items()}
@@ -163,9 +166,10 @@ class ReleaseRules:
         return _capped(shares, max(min(self.largest_weight, 1 - self.quorum), even))
 
     def shares(self, samples: Mapping[int, int], *, whole: bool) -> tuple[dict[int, float], dict[int, int] | None]:
-        """The weights; and with `whole`, the factors that an aggregator multiplies by, in the same proportion.
+        """Return the weights and, with `whole`, the aggregator's integer factors in the same proportion.
 
-        Factors are the samples, unless the rules move weights. Then they are rounded so that the rules still hold.
+        Factors are the numbers of samples, unless the rules change weights. Then they are rounded so that the rules
+        still hold.
         """
         weights = self.weights(samples)
         if not whole:
@@ -181,9 +185,9 @@ class ReleaseRules:
         return {client: own / sum(factors.values()) for client, own in factors.items()}, factors
 
     def _bound(self, ranked: list[float]) -> float:
-        """The largest mass with which a client does not dominate, whichever others collude and, if one may, are absent.
+        """Return the largest mass with which a client never dominates, whichever other clients collude or are absent.
 
-        For each of the first t + 1 clients, the same others are left without the t largest others.
+        For each of the t + 1 largest clients, the others without the t largest of them are the same set.
         """
         spare = len(ranked) > max(self.min_contributors, self.colluders + 2)
         others = ranked[self.colluders + 1 + spare :]
@@ -194,7 +198,7 @@ class ReleaseRules:
 
 
 def _capped(shares: dict[int, float], most: float) -> dict[int, float]:
-    """Shares of at most `most`; the excess goes to the others, in proportion."""
+    """Return shares of at most `most`; the excess goes to the others, in proportion."""
     at_most: set[int] = set()
     while True:
         free = sum(own for client, own in shares.items() if client not in at_most)

@@ -1,4 +1,4 @@
-"""Messages between coordinator and clients besides uploads: challenges, enrolments, assignments, facts."""
+"""The other messages between coordinator and clients: challenges, invitations, enrolments, assignments, facts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sensecrypt.errors import Rejected
 from sensecrypt.protocol.envelope import parse, serialize
 from sensecrypt.records import Facts, to_fields
 
-FAILURE = "failure"  # the one part of a reply without any other: the reason
+FAILURE = "failure"  # the only part of a failed reply: the reason
 LONGEST_FAILURE = 400
 _ENCRYPTING = {"protect_seconds", "encrypt_seconds", "encrypted_blocks", "ahead_seconds"}
 _ORDERING = {"order_protect_seconds", "order_encrypt_seconds", "order_blocks", "order_ahead_seconds"}
-NEEDED = {  # the facts of a reply of each kind: budgets and tables are made of them
+NEEDED = {  # the required facts of each kind of reply: budgets and tables are computed from them
     "enrol": set[str](),
     "rank": {"sensitivity_seconds", "bytes_up", *_ORDERING},
     "train": {
@@ -50,42 +50,42 @@ Parts = Mapping[str, bytes]  # a message
 
 @dataclass(frozen=True)
 class Challenge:
-    """The aggregator asks a node who it is.
+    """The aggregator's request to a node to prove its client identity.
 
     Attributes:
-        nonce: to be signed.
+        nonce: the text to sign.
     """
 
     nonce: str
 
     def to_bytes(self) -> bytes:
-        """The message."""
+        """Return the message."""
         return serialize("challenge", {"nonce": self.nonce}, {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Challenge:
-        """Read a message, or raise `Rejected`."""
+        """Parse a message; raise `Rejected` if it is invalid."""
         fields, _ = parse(data, "challenge", header={"nonce": str}, tensors={})
         return cls(fields["nonce"])
 
 
 @dataclass(frozen=True)
 class Invitation:
-    """The aggregator asks a node that has proven which client it is to enrol.
+    """The aggregator's request to enrol, to a node that has proven its client identity.
 
     Attributes:
-        sketch_seed: of the sketches that describe clients' data; the key service rotates these for the aggregator.
+        sketch_seed: the seed of sketches; the key service rotates the sketches for the aggregator.
     """
 
     sketch_seed: bytes
 
     def to_bytes(self) -> bytes:
-        """The message."""
+        """Return the message."""
         return serialize("invitation", {"sketch_seed": self.sketch_seed.hex()}, {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Invitation:
-        """Read a message, or raise `Rejected`."""
+        """Parse a message; raise `Rejected` if it is invalid."""
         fields, _ = parse(data, "invitation", header={"sketch_seed": str}, tensors={})
         try:
             seed = bytes.fromhex(fields["sketch_seed"])
@@ -101,12 +101,12 @@ class Enrolment:
     """A client's description of itself before the first round.
 
     Attributes:
-        size: parameters of its model.
-        initial: SHA-256 of its initial model, which all clients must share.
-        clip: the bound on its updates that follows from that model and the settings; None: it sends weights.
-        row: the description of its data for clustering; empty where there is none.
-        cpus: of its device, if it reports them.
-        bandwidth: likewise.
+        size: number of parameters of its model.
+        initial: SHA-256 of its initial model, which must be the same for all clients.
+        clip: the bound on its updates, from that model and the settings; None: it sends weights.
+        row: the vector for clustering; empty without clustering.
+        cpus: processors of its device, if it reports them.
+        bandwidth: megabytes per second of its device, if it reports them.
     """
 
     size: int
@@ -117,14 +117,14 @@ class Enrolment:
     bandwidth: float | None = None
 
     def to_bytes(self) -> bytes:
-        """The message."""
+        """Return the message."""
         optional = {name: _optional(getattr(self, name)) for name in ("clip", "cpus", "bandwidth")}
         header: Header = {"size": self.size, "initial": self.initial, **optional}
         return serialize("enrolment", header, {"row": self.row.astype("<f8")})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Enrolment:
-        """Read a message, or raise `Rejected`."""
+        """Parse a message; raise `Rejected` if it is invalid."""
         fields, arrays = parse(data, "enrolment", header=_ENROLMENT, tensors={"row": (np.dtype("<f8"), 1)})
         device = {key: _read_optional(fields[key]) for key in ("cpus", "bandwidth")}
         clip = _read_optional(fields["clip"])
@@ -144,11 +144,11 @@ class Assignment:
     """The coordinator's request to one client in one round.
 
     Attributes:
-        cluster: the client's.
-        number: of the round.
-        attempt: how often it was started before.
+        cluster: the client's cluster.
+        number: the round's number.
+        attempt: how often the round was started before.
         budget: α.
-        start: number and attempt of the round whose model to start from; None: the initial model.
+        start: number and attempt of the round whose model is the start model; None: the initial model.
         refresh: whether to send sensitivities as well, for a new order.
     """
 
@@ -160,14 +160,14 @@ class Assignment:
     refresh: bool
 
     def to_bytes(self) -> bytes:
-        """The message."""
+        """Return the message."""
         start = "" if self.start is None else f"{self.start[0]},{self.start[1]}"
         header: Header = {"cluster": self.cluster, "number": self.number, "attempt": self.attempt, "start": start}
         return serialize("assignment", {**header, "budget": float(self.budget).hex(), "refresh": int(self.refresh)}, {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Assignment:
-        """Read a message, or raise `Rejected`."""
+        """Parse a message; raise `Rejected` if it is invalid."""
         fields, _ = parse(data, "assignment", header=_ASSIGNMENT, tensors={})
         try:
             number, attempt = map(int, fields["start"].split(",")) if fields["start"] else (-1, 0)
@@ -181,12 +181,12 @@ class Assignment:
 
 
 def facts_to_bytes(facts: Facts) -> bytes:
-    """The message."""
+    """Return the message."""
     return serialize("facts", {"facts": json.dumps(to_fields(facts))}, {})
 
 
 def facts_from_bytes(data: bytes, kind: str) -> Facts:
-    """The facts in such a message: those that a reply of this kind needs, with possible values; else `Rejected`."""
+    """Parse the facts of a reply of this kind; raise `Rejected` if a required one is missing or a value impossible."""
     fields, _ = parse(data, "facts", header={"facts": str}, tensors={})
     try:
         facts: Any = json.loads(fields["facts"])
@@ -226,7 +226,7 @@ def _is_text(value: Any, longest: int) -> bool:
 
 
 def require_parts(parts: Parts, *, needed: Set[str], allowed: Set[str] = frozenset()) -> Parts:
-    """The parts of a message, or `Rejected`: all that are `needed`, and none but those and the `allowed`."""
+    """Return the parts of a message; raise `Rejected` unless they are all `needed` ones and some of the `allowed`."""
     if set(parts) == {FAILURE}:
         raise Rejected(printable(parts[FAILURE][:LONGEST_FAILURE].decode(errors="replace")))
     if not needed <= set(parts) or not set(parts) <= needed | allowed:
@@ -235,7 +235,7 @@ def require_parts(parts: Parts, *, needed: Set[str], allowed: Set[str] = frozens
 
 
 def printable(text: str) -> str:
-    """Text from outside, for logs and tables: one line, without control characters."""
+    """Return text from outside as one line without control characters, for logs and tables."""
     return "".join(character if character.isprintable() else "·" for character in text)
 
 

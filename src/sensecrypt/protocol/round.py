@@ -1,4 +1,4 @@
-"""One cluster's round: what all members agree on before it starts, its address, and its message."""
+"""One cluster's round: the parameters that all members agree on before it starts, its address, and its message."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class Round:
     """One cluster's round.
 
     Attributes:
-        run: name of the run.
-        number: of the round, from 0.
-        cluster: number of the cluster.
-        purpose: `model`, or `sensitivity` for the sums that give a cluster its order.
-        size: parameters of the model.
-        profile: how values are encrypted and packed.
+        run: the run's name.
+        number: the round's number, from 0.
+        cluster: the cluster's number.
+        purpose: `model`; or `sensitivity`: the sum that gives a cluster its order.
+        size: number of parameters of the model.
+        profile: the encryption profile.
         weights: p of every member; they sum to 1.
         attempt: how often the round was started before.
-        factors: n of every member, by which the aggregator multiplies what the member sends; None: members multiply
-            by p themselves, before they encrypt.
+        factors: n of every member, by which the aggregator multiplies the member's upload; None: members multiply by p
+            before they encrypt.
         clip: the bound on the L2 norm of every member's update; None: members send whole models.
     """
 
@@ -43,7 +43,7 @@ class Round:
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a round that could not be completed."""
+        """Refuse a round that cannot be completed."""
         checks.choice("purpose", self.purpose, ("model", "sensitivity"))
         checks.whole("size", self.size, low=1)
         if not self.weights or min(self.weights.values()) <= 0 or abs(sum(self.weights.values()) - 1) > 1e-9:
@@ -51,7 +51,7 @@ class Round:
         most = self.profile.max_summands
         if most is not None and len(self.weights) > most:
             problem = (
-                f"are of {len(self.weights):,} members, sums of {self.profile.name} are exact up to {most:,} uploads"
+                f"has {len(self.weights):,} members, but sums of {self.profile.name} are exact up to {most:,} uploads"
             )
             raise InvalidInput("weights", problem, "set sample to fewer clients, or choose a paillier profile")
         if self.factors is not None:
@@ -71,19 +71,19 @@ class Round:
 
     @property
     def factor_sum(self) -> int:
-        """The sum of all members' factors: no sum of uploads has a larger one."""
+        """The sum of all members' factors: an upper bound for every sum of uploads."""
         return 1 if self.factors is None else sum(self.factors.values())
 
     def factor(self, client: int) -> int:
-        """The number by which the aggregator multiplies a member's values."""
+        """Return the number by which the aggregator multiplies a member's values."""
         return 1 if self.factors is None else self.factors[client]
 
     def share(self, client: int) -> float:
-        """The number by which a member multiplies its values."""
+        """Return the number by which a member multiplies its values."""
         return self.weights[client] if self.factors is None else 1.0
 
     def divisor(self, contributors: Iterable[int]) -> float:
-        """The divisor of a sum of these members' values: Σ p, or Σ n where the aggregator multiplies."""
+        """Return the divisor of a sum of these members' values: Σ p, or Σ n if the aggregator multiplies."""
         return sum(self.share(client) * self.factor(client) for client in contributors)
 
     @property
@@ -99,19 +99,17 @@ class Round:
 
     def _check_factors(self, factors: Mapping[int, int]) -> None:
         if factors.keys() != self.weights.keys():
-            raise InvalidInput("factors", "are not of the members", "pass one for each member")
+            raise InvalidInput("factors", "are not of the members", "pass one factor per member")
         for factor in factors.values():
             checks.whole("factors", factor, low=1, high=2**40)
         total = sum(factors.values())
         if any(abs(factors[client] / total - weight) > 1e-9 for client, weight in self.weights.items()):
-            raise InvalidInput(
-                "factors", "are not in the proportion of the weights", "pass n_i for weights n_i / Σ n_j"
-            )
+            raise InvalidInput("factors", "are not proportional to the weights", "pass n_i for weights n_i / Σ n_j")
 
 
 @dataclass(frozen=True)
 class RoundAddress:
-    """Which round a request is about."""
+    """The identification of a round in requests and stores."""
 
     run: str
     number: int
@@ -131,7 +129,7 @@ class RoundAddress:
 
 
 def address_of(round_: Round) -> RoundAddress:
-    """The address of a round."""
+    """Return the address of a round."""
     return RoundAddress(round_.run, round_.number, round_.cluster, round_.purpose, round_.attempt)
 
 
@@ -150,10 +148,10 @@ _TENSORS = {"clients": (np.dtype("<i8"), 1), "weights": (np.dtype("<f8"), 1)}
 
 
 def describe_round(round_: Round) -> bytes:
-    """The message: members ascending, each with its weight; the aggregator of a fleet does not multiply."""
+    """Return the message: members ascending, with weights. Factors raise: a fleet's aggregator does not multiply."""
     if round_.factors is not None:
         fix = "let clients multiply by their weights"
-        raise InvalidInput("factors", "are not part of a fleet's round", fix)
+        raise InvalidInput("factors", "are not possible in a fleet", fix)
     clients = sorted(round_.weights)
     tensors = {
         "clients": np.array(clients, dtype="<i8"),
@@ -165,7 +163,7 @@ def describe_round(round_: Round) -> bytes:
 
 
 def read_round(data: bytes) -> Round:
-    """Read such a message, or raise `Rejected`."""
+    """Parse the message of a round; raise `Rejected` if it is invalid."""
     fields, arrays = parse(data, "round", header=_FIELDS, tensors=_TENSORS)
     clients, weights = arrays["clients"], arrays["weights"]
     if clients.size != weights.size or clients.size == 0:
@@ -190,4 +188,4 @@ def read_round(data: bytes) -> Round:
     except InvalidInput as error:
         raise Rejected(f"an impossible round: {error.argument} {error.problem}"[:200]) from None
     except (ValueError, OverflowError):
-        raise Rejected("an impossible round: clip is no number") from None
+        raise Rejected("an impossible round: clip is not a number") from None

@@ -1,22 +1,22 @@
-"""What goes to the key server with an upload: MAC tags and the seed of its blinding.
+"""MAC tags and blinding, which a client sends to the key server with every upload.
 
-Tags let the key server verify a sum without seeing an upload.
+With tags, the key server verifies a sum without seeing any upload.
 
 A tag is Σ ρ_k · v_k modulo the prime 2^61 − 1 over a client's whole fixed-point vector v, with ρ expanded by
-AES-256 in counter mode from a seed that clients and key server share for one round and the aggregator does not have.
-The sum of tags is the tag of the sum. A change of a sum made without knowing ρ is not detected with probability
-2^−61, if the prime itself cannot be added: so values must be `taggable`, though wide slots have room for larger ones.
+AES-256 in counter mode from a seed that clients and key server share for one round and the aggregator does not know.
+The sum of tags is the tag of the sum. Without knowing ρ, a changed sum escapes detection with probability 2^−61,
+provided that nobody can add the prime itself: values must therefore be `taggable`, even if slots are wide enough for
+larger ones.
 
-A tag of few possible vectors would confirm a guess. So the key server has it plus a `TagOffset`, drawn for one
-upload, that goes to the aggregator alone and is summed there: of tag offsets the key server learns the sum only.
-The sum of them is one more coordinate, with coefficient 1: a change of it cancels another change with probability
-2^−61 as well.
+A tag of one of few possible vectors would confirm a guess. So the key server receives the tag plus a `TagOffset`, drawn
+per upload. Only the aggregator receives the offset, and it passes on only the sum of offsets. That sum acts as one more
+coordinate with coefficient 1: a change of it cancels another change with probability 2^−61 as well.
 
-Blinding hides what a client does not encrypt: the aggregator adds it, the key server unblinds the sum.
-For every upload a client draws a fresh seed, expands it with AES-256 in counter mode to one random number a slot, and
-adds these, modulo the slot's width, to the values that it does not encrypt. The seed goes to the key server with the
-tag, never to the aggregator. From a verified sum the key server takes the blinding of exactly those who contributed.
-A blinded value takes no more room than a plain one, and its sum is released only together with the ciphertexts'.
+Blinding hides what a client does not encrypt: the aggregator adds blinded values, the key server unblinds the sum.
+For every upload, a client draws a fresh seed, expands it with AES-256 in counter mode to one random number per slot,
+and adds these, modulo the slot's width, to the values that it does not encrypt. The seed goes to the key server with
+the tag, never to the aggregator. The key server subtracts the blinding of exactly the contributors from the sum. A
+blinded value is as long as a plain one, and its sum is released only together with that of the ciphertexts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sensecrypt.protocol.round import Round
 from sensecrypt.types import Mask
 
 PRIME = 2**61 - 1
-_LIMIT = 2**60  # two numbers below it in size differ by less than the prime
+_LIMIT = 2**60  # two numbers of smaller absolute value differ by less than the prime
 _CHUNK = 1 << 16
 _HALF = 31  # bits
 _PER_AES_BLOCK = 2  # coefficients; chunks start at an even one
@@ -46,29 +46,29 @@ class TagOffset:
     """The numbers added, modulo the prime, to the two tags of an upload or of a sum.
 
     Attributes:
-        whole: to the tag over all values.
-        encrypted: to the tag over those that are encrypted.
+        whole: added to the tag over all values.
+        encrypted: added to the tag over the encrypted values.
     """
 
     whole: int = 0
     encrypted: int = 0
 
     def __repr__(self) -> str:
-        return "TagOffset(…)"  # with a tag and its seed, it confirms guesses
+        return "TagOffset(…)"  # with a tag and its seed, it would confirm guesses
 
     def plus(self, other: TagOffset, *, times: int = 1) -> TagOffset:
-        """The tag offset of a sum to which `other`'s upload was added `times` times."""
+        """Return the tag offset of a sum after the upload of `other` was added `times` times."""
         whole, encrypted = self.whole + times * other.whole, self.encrypted + times * other.encrypted
         return TagOffset(whole % PRIME, encrypted % PRIME)
 
 
 def new_tag_offset() -> TagOffset:
-    """A tag offset for one upload, from the operating system."""
+    """Return a random tag offset for one upload, from the operating system."""
     return TagOffset(secrets.randbelow(PRIME), secrets.randbelow(PRIME))
 
 
 def mac_tag(values: Ints, seed: bytes) -> int:
-    """The tag of `values`, in the parameters' natural order; takes equally long for all values."""
+    """Return the tag of `values`, in the parameters' natural order; the time does not depend on the values."""
     total = 0
     for start in range(0, values.size, _CHUNK):
         chunk = values[start : start + _CHUNK]
@@ -82,23 +82,23 @@ def mac_tag(values: Ints, seed: bytes) -> int:
 
 
 def taggable(values: Ints, *, times: int = 1) -> bool:
-    """Whether all values are so small that two vectors of such values never have the same tag for every ρ.
+    """Return whether all values are so small that no two different vectors of them have equal tags for every ρ.
 
     Args:
-        values: any.
-        times: how many such values are added to a sum with the same bound.
+        values: the values.
+        times: how many such values are summed; the bound applies to the sum.
     """
     return int(values.min()) * times > -_LIMIT and int(values.max()) * times < _LIMIT
 
 
 def _dot(a: Ints, b: Ints) -> int:
-    """Σ a·b, exactly: each product fits 63 bits and is summed in two halves that cannot overflow."""
+    """Return Σ a·b exactly: each product fits 63 bits and is summed in two halves, which cannot overflow."""
     products = a * b
     return (int((products >> _HALF).sum()) << _HALF) + int((products & (2**_HALF - 1)).sum())
 
 
 def _coefficients(seed: bytes, start: int, count: int) -> npt.NDArray[np.int64]:
-    """ρ for the parameters from `start` on, an even number: 61 random bits each (2^61 − 1 itself counts as 0)."""
+    """Return ρ for the parameters from `start` on, an even number: 61 random bits each (2^61 − 1 counts as 0)."""
     key = hashlib.sha256(b"sensecrypt tag v2" + seed).digest()
     first = (start // _PER_AES_BLOCK).to_bytes(16, "big")
     stream = Cipher(algorithms.AES256(key), modes.CTR(first)).encryptor().update(bytes(8 * count))
@@ -110,11 +110,11 @@ SEED_BYTES = 32
 
 @dataclass(frozen=True)
 class Blinding:
-    """How one upload was blinded.
+    """The blinding of one upload.
 
     Attributes:
-        seed: drawn for this upload and for no other.
-        mask: what the upload encrypts, in slot space: everything else is blinded.
+        seed: drawn for this upload only.
+        mask: the encrypted blocks, in slot space; everything else is blinded.
     """
 
     seed: bytes
@@ -124,7 +124,7 @@ class Blinding:
         return f"Blinding(…, {self.mask!r})"  # a seed must not be in a log
 
     def values(self, round_: Round) -> Ints:
-        """The number added to each slot: 0 where the upload is encrypted."""
+        """Return the number added to each slot; 0 for encrypted slots."""
         width = round_.profile.slot_bits // 8
         cipher = Cipher(algorithms.AES256(self.seed), modes.CTR(bytes(16))).encryptor()
         numbers = np.frombuffer(cipher.update(bytes(width * round_.size)), dtype=f"<i{width}")
@@ -132,18 +132,18 @@ class Blinding:
 
 
 def new_blinding(mask: Mask) -> Blinding:
-    """A blinding for an upload that encrypts `mask`, in slot space; its seed comes from the operating system."""
+    """Return a blinding for an upload that encrypts `mask`, in slot space; the seed is from the operating system."""
     return Blinding(secrets.token_bytes(SEED_BYTES), mask)
 
 
 def wrap(values: Ints, round_: Round) -> Ints:
-    """The same modulo a slot's width, as signed numbers."""
+    """Return the values modulo a slot's width, as signed numbers."""
     return values.astype(f"<i{round_.profile.slot_bits // 8}").astype(np.int64)
 
 
 def sum_of(blindings: Iterable[Blinding], round_: Round) -> Ints:
-    """The sum of the numbers that they added."""
+    """Return the sum of the blindings' values."""
     total = np.zeros(round_.size, dtype=np.int64)
     for blinding in blindings:
-        total += blinding.values(round_)  # may overflow: only the sum modulo a slot's width is used
+        total += blinding.values(round_)  # may overflow, because only the sum modulo a slot's width is used
     return total

@@ -1,8 +1,8 @@
-"""From a decrypted sum of updates to the cluster's next model.
+"""Computes the cluster's next model from a decrypted sum of updates.
 
 Members send updates, and the key server never has a model. So it returns how far the cluster has moved from the initial
-model, which every member builds itself: a client that missed rounds needs one message, not one per round. Where members
-send whole models, it returns their mean instead.
+model, which every member builds itself. A client that missed rounds needs one message, not one per round. If members
+send whole models, the key server returns their mean instead.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class ReleasedSum:
     """A decrypted and verified sum.
 
     Attributes:
-        values: Σ p_i·w_i in fixed point, in the parameters' natural order; Σ n_i·w_i where the aggregator multiplies.
+        values: Σ p_i·w_i in fixed point, in the parameters' natural order; Σ n_i·w_i if the aggregator multiplies.
         weight: Σ p_i over the contributors, or Σ n_i.
-        contributors: who they are.
-        cost: of decrypting it.
+        contributors: the clients in the sum.
+        cost: the cost of decrypting it.
     """
 
     values: Ints
@@ -53,14 +53,14 @@ def moved_after(
     rule: ServerRule = FEDAVG,
     state: State = _NOTHING,
 ) -> tuple[Vector, dict[str, checks.FloatVector]]:
-    """How far the cluster has moved after this round, and the rule's state; where members send models, their mean.
+    """Return how far the cluster has moved after this round (if members send models: the mean), and the rule's state.
 
     Args:
-        before: how far it had moved before; None: it had not.
+        before: how far it had moved before; None: no round was completed.
         released: the round's sum.
         round_: the round.
-        rule: how the mean update moves the model.
-        state: of the rule, after the round before.
+        rule: the server update.
+        state: the rule's state after the previous round.
     """
     mean = model_format(round_).decode(released.values, released.weight)
     after: dict[str, checks.FloatVector] = {}
@@ -72,24 +72,24 @@ def moved_after(
 
 
 def model_of(initial: Vector, moved: Vector, round_: Round) -> Vector:
-    """The cluster's model from what `moved_after` returned."""
+    """Return the cluster's model from the result of `moved_after`."""
     return model_from(initial, moved, round_.clip)
 
 
 def model_from(initial: Vector, moved: Vector | None, clip: float | None) -> Vector:
-    """The model of a cluster that has moved by `moved`; None: it has not. Without a bound, `moved` is the model."""
+    """Return the model of a cluster that has moved by `moved` (None: not at all); without `clip`, `moved` itself."""
     if moved is None:
         return initial
     return moved if clip is None else (initial.astype(np.float64) + moved).astype(np.float32)
 
 
 def within_clip(released: ReleasedSum, round_: Round, *, statistics: int = 0) -> bool:
-    """Whether clipped updates of these contributors can have this mean; always, where members send models.
+    """Return whether clipped updates of these contributors can have this mean; always true if members send models.
 
     Args:
         released: the round's sum.
         round_: the round.
-        statistics: how many values at the end are no parameters, and have no bound but their slots.
+        statistics: number of values at the end that are statistics; the bound does not apply to them.
     """
     if round_.clip is None or round_.purpose != "model":
         return True

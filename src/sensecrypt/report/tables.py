@@ -136,11 +136,11 @@ def layer_table(outcome: Outcome) -> Table | None:
         return None
     grouped = len(counted[0][1]) > MOST_LAYERS
     cells: dict[tuple[str, int, str], list[Any]] = {}  # encrypted and all parameters, of which clients
-    apart = len(counted) * len(counted[0][1]) <= MOST_CELLS
+    by_client = len(counted) * len(counted[0][1]) <= MOST_CELLS
     for record, layers in counted:
         for name, (encrypted, size) in layers.items():
             layer = name.rpartition(".")[0] if grouped else name
-            for who in (ALL_CLIENTS, f"client {record.client}") if apart else (ALL_CLIENTS,):
+            for who in (ALL_CLIENTS, f"client {record.client}") if by_client else (ALL_CLIENTS,):
                 cell = cells.setdefault((who, record.round, layer), [0, 0, set()])
                 cell[0] += encrypted
                 cell[1] += size

@@ -1,1 +1,1 @@
-"""Runs on disk, and what came of them."""
+"""Runs on disk, and their results."""

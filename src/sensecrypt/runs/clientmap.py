@@ -1,8 +1,8 @@
-"""A map of clients in two dimensions: those with similar descriptions are close together.
+"""A map of clients in two dimensions: clients with similar vectors are close together.
 
-It shows the two principal components of the rows. A sketch has hundreds of numbers, a place on the map has two: enough
-to see which clients are close, too little for an attack. The map is not a record: sketches are keyed, so it differs
-each time that the same run is played.
+It shows the first two principal components of the clients' vectors. A sketch has hundreds of numbers, a position on the
+map has two: enough to see which clients are close, too few for an attack. The map is not reproducible: sketches are
+keyed, so it differs for each repetition of the same run.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ FILE = "map.json"
 
 
 def save_map(folder: RunFolder, rows: npt.NDArray[np.float64]) -> None:
-    """Keep the clients' places, and nothing else of the rows."""
+    """Save the clients' positions, and nothing else of the rows."""
     folder.write(FILE, json.dumps(flat_map(rows)).encode())
 
 
 def flat_map(rows: npt.NDArray[np.float64]) -> list[list[float]]:
-    """Each row's place: its first two principal components, signs fixed so that equal rows give equal maps.
+    """Return each row's first two principal components, with fixed signs, so that equal rows give equal maps.
 
     Args:
-        rows: one per client. The shorter side gives the matrix that is decomposed.
+        rows: one vector per client.
     """
     clients, width = rows.shape
     if clients <= width:

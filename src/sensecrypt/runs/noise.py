@@ -1,4 +1,4 @@
-"""The noise of Appendix G in a run: whether it is on, and what it is worth."""
+"""The noise of Appendix G in a run: whether it is on, and its guarantee."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from sensecrypt.records import ClientRecord
 
 
 def noise_is_on(config: RunConfig) -> bool:
-    """Whether clients add noise to what they send for clustering."""
+    """Return whether clients add noise to the vectors that they send for clustering."""
     return config.groups.sensitivity_epsilon > 0 and config.groups.clustering != "none"
 
 
 def per_sample_noise(config: RunConfig) -> bool:
-    """Whether they clip every sample's part of their sensitivities, and add noise that protects one sample."""
+    """Return whether clients clip each sample's part of their sensitivities, and the noise protects one sample."""
     return noise_is_on(config) and config.groups.sensitivity_noise == "sample"
 
 
 def noise_facts(config: RunConfig, samples: int) -> dict[str, Any]:
-    """Fields of a client's set-up record about its noise; none without noise.
+    """Return the fields of a client's setup record about its noise; empty without noise.
 
-    `local_epsilon` is what the noise guarantees to the client's whole vector; None: more than 512, which is nothing.
+    `local_epsilon` is the ε for the client's whole vector; None: more than 512, which is no guarantee.
 
     Args:
-        config: of the run.
-        samples: of the client.
+        config: the run's configuration.
+        samples: the client's number of samples.
     """
     if not noise_is_on(config):
         return {}
@@ -38,7 +38,7 @@ def noise_facts(config: RunConfig, samples: int) -> dict[str, Any]:
 
 
 def noise_summary(config: RunConfig, records: Iterable[ClientRecord]) -> dict[str, Any] | None:
-    """The noise of a run: its settings, and the weakest `local_epsilon` of all clients; None without noise."""
+    """Return the noise settings of a run and the weakest `local_epsilon` of all clients; None without noise."""
     if not noise_is_on(config):
         return None
     worths = [record.local_epsilon for record in records if record.noise is not None]

@@ -1,4 +1,4 @@
-"""What came of a run: clusters, accuracies, records; and, for a fleet, who took no part."""
+"""The outcome of a run: clusters, accuracies, records; and, for a fleet, the clients that took no part."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from sensecrypt.simulation.clock import CostModel, RoundTime, round_times, total
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run that has ended.
+    """The outcome of a run.
 
     Attributes:
-        config: of the run.
+        config: the run's configuration.
         labels: the cluster of each client.
-        accuracy: of each client; NaN if it was not reported, for example by a device that is gone.
-        log: all records: of clients, of the servers, and of the set-up before the first round.
-        wall_seconds: that the run took here.
-        why_clusters: in words.
-        model_sha256: of each cluster's model.
-        why_profile: why `auto` became the profile; empty if the profile was said.
+        accuracy: the accuracy of each client; NaN if it was not reported.
+        log: all records of clients and servers, including setup.
+        wall_seconds: the duration of the run on this machine.
+        why_clusters: a description of how the clusters were found.
+        model_sha256: the hash of each cluster's model.
+        why_profile: the reason for the profile if it was `auto`; else empty.
     """
 
     config: RunConfig
@@ -45,33 +45,33 @@ class Outcome:
 
     @property
     def records(self) -> list[ClientRecord]:
-        """One for each client and round."""
+        """The records of clients, one per client and round, without setup."""
         return [record for record in clients_of(self.log) if record.round >= 0]
 
     @property
     def played(self) -> list[ClientRecord]:
-        """The records of those whose upload counted."""
+        """The records of clients whose upload counted."""
         return [record for record in self.records if record.counts]
 
     @property
     def union_share(self) -> float:
-        """Mean share of a model that at least one client of its cluster encrypted."""
+        """The mean share of a model that at least one client of its cluster encrypted."""
         return _mean([each.union_share for each in servers_of(self.log) if each.round >= 0])
 
     @property
     def excluded(self) -> list[dict[str, Any]]:
-        """Clients whose training did not count in a round: which, when, and why."""
+        """The clients whose training did not count, with round and reason."""
         reasons = [(each, each.left_out or each.failure) for each in self.records]
         return [{"round": each.round, "client": each.client, "reason": why} for each, why in reasons if why]
 
     def times(self, cost_model: CostModel | None = None) -> list[RoundTime]:
-        """The set-up and every round on the device clock."""
+        """Return the times of setup and of every round on the device clock."""
         return round_times(
             self.log, self.config.devices, server_cpus=self.config.machines.server_cpus, cost_model=cost_model
         )
 
     def summary(self) -> dict[str, Any]:
-        """The object that `sensecrypt run --json` prints."""
+        """Return the object that `sensecrypt run --json` prints."""
         times = self.times()
         return {
             "model_sha256": self.model_sha256,
@@ -105,7 +105,7 @@ def _mean(values: Sequence[float | None]) -> float:
 
 
 def write_outcome(folder: RunFolder, labels: list[int], why: str, digests: list[str], seconds: float) -> None:
-    """The run is over."""
+    """Write the outcome of a finished run."""
     fields = {
         "model_sha256": digests,
         "clusters": labels,
@@ -116,12 +116,12 @@ def write_outcome(folder: RunFolder, labels: list[int], why: str, digests: list[
 
 
 def read_outcome(path: Path) -> Outcome:
-    """What is in the folder of a run; a run that failed or is not over raises."""
+    """Return the outcome in a run's folder; raise if the run failed or is not finished."""
     folder = RunFolder(path)
     try:
         fields = json.loads((path / "outcome.json").read_text())
     except (OSError, ValueError):
-        raise SenseCryptError(f"{path} holds no run that is over; look into the ServerApp's log") from None
+        raise SenseCryptError(f"{path} holds no finished run; check the ServerApp's log") from None
     if "error" in fields:
         raise SenseCryptError(str(fields["error"]))
     log = merge_accuracies(folder.records())
@@ -142,7 +142,7 @@ def read_outcome(path: Path) -> Outcome:
 
 
 def absences(folder: RunFolder, labels: Sequence[int]) -> list[str]:
-    """Who took no part in a run, and what nodes were refused for, each once."""
+    """Return a line about the clients that took no part in a run, and one per reason for which nodes were refused."""
     reasons = dict.fromkeys(each.refused for each in folder.records() if isinstance(each, Refusal))
     clients = [client for client, label in enumerate(labels) if label < 0]
     missing = [f"{_named(clients)} took no part in the run, or not to its end"] if clients else []
@@ -154,10 +154,10 @@ def _named(clients: Sequence[int]) -> str:
 
 
 def merge_accuracies(records: list[Record]) -> list[Played]:
-    """Records as a run on one machine has them.
+    """Return the records in the form of a run on one machine.
 
-    Clients report accuracies only when they fetch the model: each goes into the record of its round. Lines about nodes
-    that were refused are left out.
+    In a fleet, clients report accuracies only when they fetch the model. Each accuracy is added to the record of its
+    round. Refusals are left out.
     """
     known = {(each.round, each.evaluated): each.accuracy for each in records if isinstance(each, Evaluation)}
     return [

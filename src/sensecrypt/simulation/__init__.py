@@ -1,1 +1,1 @@
-"""Work that is charged instead of done, and clocks of devices that are not here."""
+"""Simulated devices: the device clock, cost models, the null cipher and the training cache."""

@@ -1,4 +1,4 @@
-"""A Paillier key whose randomness counts as made before a round."""
+"""A Paillier key whose randomizers are computed before the round and not counted in its time."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from sensecrypt.crypto.scheme import Ciphertexts, DecryptionKey, EncryptionKey
 
 
 class AheadKey:
-    """Encrypts with a pool that `make_ahead` fills; in everything else the key inside."""
+    """A Paillier key that encrypts with randomizers from a pool, which `make_ahead` fills."""
 
     def __init__(self, key: EncryptionKey | DecryptionKey) -> None:
-        """Wrap either half; configurations allow it for Paillier only."""
+        """Wrap a public or a secret key. Configurations allow `randomness = "ahead"` for Paillier only."""
         self._key = cast("_Pooled", key)
         self._pool = RandomizerPool(self._key.public, self._key)
 
     def make_ahead(self, rows: int) -> None:
-        """Make randomness for so many ciphertexts."""
+        """Compute the randomizers of `rows` ciphertexts."""
         self._pool.fill(rows)
 
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
-        """Ciphertexts with the randomness that is there."""
+        """Encrypt with randomizers from the pool."""
         return self._key.encrypt(ints, workers=workers, pool=self._pool)
 
     def __getattr__(self, name: str) -> Any:
@@ -32,6 +32,6 @@ class AheadKey:
 
 
 class _Pooled(RandomizerMaker, Protocol):
-    """A Paillier key, of either half, that takes its randomness from a pool."""
+    """A public or secret Paillier key whose `encrypt` accepts a pool of randomizers."""
 
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1, pool: RandomizerPool | None = None) -> Ciphertexts: ...

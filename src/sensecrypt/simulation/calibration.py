@@ -1,4 +1,4 @@
-"""What one ciphertext costs on this machine, measured on real ones."""
+"""Measures the cost of one ciphertext on this machine."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sensecrypt.worktime import Cost, Operation
 
 _REPEATS = 5
 _ROWS: dict[Operation, int] = {"encrypt": 48, "add": 256, "decrypt": 16, "multiply": 64, "add_plain": 256}
-_FACTOR = 2503  # samples of a client: an odd number of 12 bits
-_VALUES = 2**16  # of schemes with thousands of values per ciphertext: enough that a call costs little beside them
+_FACTOR = 2503  # a typical sample count of a client, used as its weight
+_VALUES = 2**16  # for schemes with thousands of slots: so many values that the overhead per call is negligible
 
 
 def measure_cost_model(profile: str | Profile, *, shared_key: bool = False, ahead: bool = False) -> CostModel:
-    """What one ciphertext costs on one core of this machine, by operation: medians over real ones.
+    """Return the median seconds per ciphertext of each operation, measured on one core of this machine.
 
     Args:
-        profile: of the encryption.
+        profile: the encryption profile.
         shared_key: whether clients encrypt with the secret key.
-        ahead: whether their randomness is made before.
+        ahead: whether clients compute their randomizers before the round.
     """
     chosen = get_profile(profile)
     public, secret = generate_keypair(chosen)

@@ -1,17 +1,17 @@
-"""The device clock: how long a run would have lasted on the clients' devices, from the work that was measured here.
+"""The device clock: computes from measured work how long a run would last on the clients' devices.
 
-A machine with two cores can play a hundred devices, but not at once. So every record tells its work as seconds on one
-core and as bytes; a device turns them into its own seconds; and a round is as long as its slowest clients make it:
+A machine with two cores can simulate a hundred devices, but not in parallel. Each record therefore holds the client's
+work as seconds on one core and as bytes. The clock divides seconds by the device's speed and bytes by its bandwidth:
 
     one exchange     train → select → encrypt → upload           ┊ server ┊ download → decrypt
     two exchanges    train → select → propose ┊ encrypt → upload ┊ server ┊ download → decrypt
 
-where ┊ is passed by nobody of a cluster before all of it have arrived. What a client stands there for others is its
-wait. Clusters do not wait for each other: each begins its next round when its last one ended, and they meet only at the
-server, which is one machine and serves whoever comes first.
+Each ┊ is a barrier: all clients of a cluster reach it before any continues. A client's wait is the time it is idle at
+barriers before the server. Clusters do not wait for each other: each starts its next round when its last one ended.
+All clusters share one server, which processes their requests in order of arrival.
 
-Where encryption was not run, or by another implementation than the one to be timed, `CostModel` charge each ciphertext
-instead: models do not depend on what is encrypted, so such a calibrated run differs from a real one in nothing else.
+If encryption was not run, or ran with another implementation than the one to be timed, a `CostModel` gives the seconds
+per ciphertext. Models do not depend on what is encrypted, so a calibrated run differs from a real one only in time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SERVING = (
     *("aggregate_seconds", "add_seconds", "release_seconds"),
     *("decrypt_seconds", "multiply_seconds", "add_plain_seconds"),
 )
-_CHARGED = (  # operation, seconds, ciphertexts
+_OPERATIONS = (  # operation, field of its seconds, field of its ciphertexts
     ("encrypt", "encrypt_seconds", "encrypted_blocks"),
     ("encrypt", "order_encrypt_seconds", "order_blocks"),
     ("add", "add_seconds", "added_blocks"),
@@ -39,19 +39,19 @@ _CHARGED = (  # operation, seconds, ciphertexts
     ("multiply", "multiply_seconds", "multiplied_blocks"),
     ("add_plain", "add_plain_seconds", "plain_added_blocks"),
 )
-_Charged = TypeVar("_Charged", bound=Facts | ServerRecord)
+_Record = TypeVar("_Record", bound=Facts | ServerRecord)
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """What a ciphertext costs, in seconds on one core.
+    """The cost of one ciphertext per operation, in seconds on one core.
 
     Attributes:
-        encrypt: to make one.
-        add: to add one to a sum.
-        decrypt: to open one.
-        multiply: to multiply one by a client's weight; None: nobody measured it, and it cannot be charged.
-        add_plain: to add a known number to one; None: likewise.
+        encrypt: encrypting it.
+        add: adding it to a sum.
+        decrypt: decrypting it.
+        multiply: multiplying it by a client's weight; None: not measured, and an error if it is needed.
+        add_plain: adding known numbers to it; None: as for `multiply`.
     """
 
     encrypt: float
@@ -61,42 +61,42 @@ class CostModel:
     add_plain: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse prices that would pay for being charged."""
-        for name, price in vars(self).items():
-            if price is not None or name not in ("multiply", "add_plain"):
-                checks.number(name, price, low=0.0)
+        """Refuse negative costs."""
+        for name, cost in vars(self).items():
+            if cost is not None or name not in ("multiply", "add_plain"):
+                checks.number(name, cost, low=0.0)
 
     def cost(self, operation: str, blocks: float) -> float:
-        """What so many ciphertexts cost."""
-        price: float | None = getattr(self, operation)
-        if price is None and blocks:
+        """Return the seconds that `operation` takes on `blocks` ciphertexts."""
+        each: float | None = getattr(self, operation)
+        if each is None and blocks:
             fix = "measure it: measure_cost_model, or stock_cost_model"
-            raise InvalidInput("cost_model", f"have none for operation {operation}", fix)
-        return (price or 0.0) * blocks
+            raise InvalidInput("cost_model", f"has no cost for operation {operation}", fix)
+        return (each or 0.0) * blocks
 
-    def charge(self, record: _Charged) -> _Charged:
-        """The record with the cryptography that it reports at these prices, instead of at what was measured."""
+    def apply(self, record: _Record) -> _Record:
+        """Return the record with the measured seconds of its cryptography replaced by those of this model."""
         known = vars(record)
-        charged: dict[str, Any] = {
+        modelled: dict[str, Any] = {
             seconds: self.cost(operation, _amount(record, blocks))
-            for operation, seconds, blocks in _CHARGED
+            for operation, seconds, blocks in _OPERATIONS
             if known.get(seconds) is not None or known.get(blocks) is not None
         }
-        return replace(record, **charged)
+        return replace(record, **modelled)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What a client did in a round, in seconds of its own device.
+    """The steps of a client's round, in seconds on its own device.
 
     Attributes:
         train: local training.
-        select: sensitivities, and choosing by them what to encrypt.
-        encrypt: encoding and encrypting the upload, and the sensitivities when the order is made anew.
-        upload: sending all of it.
+        select: computing sensitivities and selecting what to encrypt.
+        encrypt: encoding and encrypting the upload, and the sensitivities when the order is refreshed.
+        upload: sending the upload.
         download: receiving the model.
-        decrypt: decrypting the sum, where clients hold the key.
-        wait: standing idle for slower clients; neither for the server, nor at the end of the round.
+        decrypt: decrypting the sum, if clients hold the key.
+        wait: idle time at barriers before the server. Waiting for the server or for the next round does not count.
     """
 
     train: float
@@ -109,18 +109,18 @@ class Steps:
 
     @property
     def busy(self) -> float:
-        """All but waiting."""
+        """The sum of all steps without `wait`."""
         return self.train + self.select + self.encrypt + self.upload + self.download + self.decrypt
 
 
 @dataclass(frozen=True)
 class Span:
-    """A cluster's round on the clock of the whole run, in seconds since the run's start.
+    """When the phases of a cluster's round happen, in seconds since the run's start.
 
     Attributes:
         start: clients begin.
-        arrived: the last upload is there.
-        served: the server is done with it.
+        arrived: the last upload arrives.
+        served: the server finishes.
         end: the last client has the model.
     """
 
@@ -132,14 +132,14 @@ class Span:
 
 @dataclass(frozen=True)
 class RoundTime:
-    """How long a round lasted, and what made it so.
+    """The duration of a round and of its parts.
 
     Attributes:
-        number: of the round; −1 is setting up.
-        seconds: from its start until the last client has the model, in the cluster where that takes longest.
-        server_seconds: the part of it that clients wait for aggregator and key server, likewise.
+        number: the round's number; −1 is setup.
+        seconds: from the round's start until the last client has the model, in the slowest cluster.
+        server_seconds: the longest time that a cluster waits for aggregator and key server.
         clients: the steps of each client whose upload counted, by client.
-        clusters: when each cluster's round was.
+        clusters: the phases of each cluster's round, by cluster.
     """
 
     number: int
@@ -150,12 +150,12 @@ class RoundTime:
 
     @property
     def client_seconds(self) -> list[float]:
-        """Each client's own time, without waiting and without the server."""
+        """Each client's busy time: without waiting and without the server."""
         return [steps.busy for steps in self.clients.values()]
 
     @property
     def straggler_share(self) -> float:
-        """The share of the round that the mean client waits for slower ones."""
+        """The mean wait for slower clients, as a share of the round."""
         if not self.clients or self.seconds == 0:
             return 0.0
         return sum(steps.wait for steps in self.clients.values()) / len(self.clients) / self.seconds
@@ -163,12 +163,12 @@ class RoundTime:
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast a client is, in seconds of its own device: what `deadline_budgets` asks for.
+    """How fast a client is, in seconds on its own device: the arguments of `deadline_budgets`.
 
     Attributes:
-        plain: of a round without encryption: training, and the upload in the clear.
-        scoring: of choosing: sensitivity, selection, protection.
-        block: of one more encrypted block: encrypting it, and sending what it is longer than plain.
+        plain: a round without encryption: training, and the upload in the clear.
+        scoring: computing sensitivities, selection and protection.
+        block: each additional encrypted block: encrypting it and sending the bytes by which it exceeds the plain block.
     """
 
     plain: float
@@ -183,53 +183,53 @@ def round_times(
     server_cpus: float,
     cost_model: CostModel | None = None,
 ) -> list[RoundTime]:
-    """How long each round of a run lasts on the clients' devices.
+    """Return how long each round of a run lasts on the clients' devices.
 
     Args:
-        records: what clients and servers did, in any order.
-        devices_of: the devices in a round, one a client; setting up happens on those of round 0.
+        records: records of clients and servers, in any order.
+        devices_of: returns the clients' devices in a round; setup uses those of round 0.
         server_cpus: processors of aggregator and key server.
-        cost_model: of ciphertexts; None: what was measured.
+        cost_model: seconds per ciphertext; None: use the measured times.
 
     Returns:
-        One a round, ascending, setting up first if there are records of it.
+        One entry per round, ascending. If there are records of setup, it comes first.
     """
     checks.number("server_cpus", server_cpus, low=0.0, open_low=True)
-    setting_up: list[Played] = []
+    setup: list[Played] = []
     rounds: dict[int, dict[int, list[Played]]] = {}
     for record in records:
         number = checks.whole("round", record.round, low=SETUP)
-        charged = record if cost_model is None else cost_model.charge(record)
+        timed = record if cost_model is None else cost_model.apply(record)
         if number == SETUP:
-            setting_up.append(charged)
+            setup.append(timed)
         else:
             cluster = checks.whole("cluster", record.cluster, low=0)
-            rounds.setdefault(number, {}).setdefault(cluster, []).append(charged)
-    first = [_setup_time(setting_up, devices_of(0), server_cpus)] if setting_up else []
-    legs: dict[int, list[_Leg]] = {}
+            rounds.setdefault(number, {}).setdefault(cluster, []).append(timed)
+    first = [_setup_time(setup, devices_of(0), server_cpus)] if setup else []
+    durations: dict[int, list[_Duration]] = {}
     for number in sorted(rounds):
         for cluster, own in rounds[number].items():
-            legs.setdefault(cluster, []).append(_leg(number, cluster, own, devices_of(number), server_cpus))
-    spans = _schedule(legs, start=total_seconds(first))
+            durations.setdefault(cluster, []).append(_duration(number, cluster, own, devices_of(number), server_cpus))
+    spans = _schedule(durations, start=total_seconds(first))
     found = [*first]
     for number in sorted(rounds):
-        own_legs = [leg for each in legs.values() for leg in each if leg.number == number]
-        lasted = {leg.cluster: spans[number, leg.cluster] for leg in own_legs}
-        clients = {client: steps for leg in own_legs for client, steps in leg.clients.items()}
+        of_round = [duration for each in durations.values() for duration in each if duration.number == number]
+        by_cluster = {each.cluster: spans[number, each.cluster] for each in of_round}
+        clients = {client: steps for each in of_round for client, steps in each.clients.items()}
         found.append(
             RoundTime(
                 number,
-                max(leg.seconds_between(lasted[leg.cluster]) for leg in own_legs),
-                max(lasted[leg.cluster].served - lasted[leg.cluster].arrived for leg in own_legs),
+                max(each.seconds(by_cluster[each.cluster]) for each in of_round),
+                max(span.served - span.arrived for span in by_cluster.values()),
                 dict(sorted(clients.items())),
-                dict(sorted(lasted.items())),
+                dict(sorted(by_cluster.items())),
             )
         )
     return found
 
 
 def total_seconds(times: Iterable[RoundTime]) -> float:
-    """From the start of the first of these rounds until the last cluster is done."""
+    """Return the seconds from the start of the first of these rounds to the end of the last cluster's round."""
     spans = [span for time in times for span in time.clusters.values()]
     return max((span.end for span in spans), default=0.0) - min((span.start for span in spans), default=0.0)
 
@@ -245,20 +245,21 @@ def pace(
     cost_model: CostModel | None = None,
     block_seconds: float | None = None,
 ) -> Pace:
-    """How fast a client is, by what it did in a round.
+    """Return how fast a client is, from its record of a round.
 
     Args:
-        record: of the client, with its upload counted.
-        device: of the client.
+        record: the client's record; its upload was counted.
+        device: the client's device.
         size: parameters of the model.
-        block: parameters a ciphertext.
-        value_bytes: length of a parameter that travels plain.
-        ciphertext_bytes: length of a ciphertext.
-        cost_model: of ciphertexts; None: what was measured.
-        block_seconds: what one ciphertext took on one core in an earlier round, if none was made in this one.
+        block: parameters per ciphertext.
+        value_bytes: bytes of a parameter that is sent in the clear.
+        ciphertext_bytes: bytes of a ciphertext.
+        cost_model: seconds per ciphertext; None: use the measured times.
+        block_seconds: seconds per ciphertext on one core in an earlier round; needed if this one encrypted nothing.
     """
     if not record.counts:
-        raise InvalidInput("record", "is of a client that was left out", "pass the last one whose upload counted")
+        problem = f"is of client {record.client}, which was left out"
+        raise InvalidInput("record", problem, "pass the client's last record that counted")
     checks.whole("size", size, low=1)
     checks.whole("block", block, low=1)
     checks.number("value_bytes", value_bytes, low=0.0)
@@ -272,45 +273,45 @@ def pace(
 
 
 def answer_bandwidth(record: Facts, device: Device) -> float:
-    """Megabytes per second of a client's answer as whoever waits for it measures them: its bytes by its whole delay.
+    """Return the bandwidth that the receiver of a client's answer measures, in megabytes per second.
 
-    The delay is all that the client does until the last byte has arrived, so computing counts, too.
+    It is the answer's bytes divided by the whole delay until the last byte arrives, which includes computing.
 
     Args:
-        record: of this answer alone, with its `bytes_up`.
-        device: of the client.
+        record: the record of this answer alone, with its `bytes_up`.
+        device: the client's device.
     """
     steps = _steps(record, device)
     size = _amount(record, "bytes_up")
     if size == 0:
-        raise InvalidInput("record", "is of an answer without bytes", "pass one with bytes_up")
+        raise InvalidInput("record", "is of an answer without bytes", "pass a record with bytes_up")
     return size / 1e6 / (steps.train + steps.select + steps.encrypt + steps.upload)
 
 
 def _block_seconds(record: ClientRecord, cost_model: CostModel | None, earlier: float | None) -> float:
-    """What one ciphertext takes on one core: by its price, else as measured, else as measured before."""
+    """Return the seconds per ciphertext on one core: of the cost model, else of this record, else the earlier ones."""
     if cost_model is not None:
         return cost_model.encrypt
     seconds, blocks = _amount(record, "encrypt_seconds"), _amount(record, "encrypted_blocks")
     if seconds > 0 and blocks > 0:
         return seconds / blocks
     if earlier is None:
-        fix = "pass it from an earlier round, or pass cost_model"
+        fix = "pass the value of an earlier round, or pass cost_model"
         raise InvalidInput("block_seconds", "is missing, and nothing was encrypted in this round", fix)
     return checks.number("block_seconds", earlier, low=0.0)
 
 
 @dataclass(frozen=True)
-class _Leg:
-    """One cluster's round: what it takes, whenever it begins.
+class _Duration:
+    """The durations of a cluster's round, independent of when it starts.
 
     Attributes:
-        number: of the round.
-        cluster: whose it is.
-        before: seconds until the last upload is there.
+        number: the round's number.
+        cluster: the cluster's number.
+        before: seconds until the last upload arrives.
         server: seconds of the server's work.
-        after: seconds until the last client has the model.
-        clients: their steps.
+        after: seconds from then until the last client has the model.
+        clients: each client's steps, by client.
     """
 
     number: int
@@ -320,12 +321,14 @@ class _Leg:
     after: float
     clients: dict[int, Steps]
 
-    def seconds_between(self, span: Span) -> float:
-        """How long it lasted, with what it waited for other clusters at the server."""
+    def seconds(self, span: Span) -> float:
+        """Return the whole duration, including the wait at the server for other clusters."""
         return self.before + (span.served - span.arrived) + self.after
 
 
-def _leg(number: int, cluster: int, records: list[Played], devices: Sequence[Device], server_cpus: float) -> _Leg:
+def _duration(
+    number: int, cluster: int, records: list[Played], devices: Sequence[Device], server_cpus: float
+) -> _Duration:
     played = _by_client(records)
     owned = {client: _device(devices, client, number) for client in played}
     steps = {client: _steps(record, owned[client]) for client, record in played.items()}
@@ -335,36 +338,36 @@ def _leg(number: int, cluster: int, records: list[Played], devices: Sequence[Dev
     server = sum(_amount(record, *_SERVING) for record in servers_of(records)) / server_cpus
     back = max((each.download + each.decrypt for each in steps.values()), default=0.0)
     clients = {client: replace(each, wait=waits[client]) for client, each in steps.items()}
-    return _Leg(number, cluster, sum(ends), server, back, clients)
+    return _Duration(number, cluster, sum(ends), server, back, clients)
 
 
 def _setup_time(records: list[Played], devices: Sequence[Device], server_cpus: float) -> RoundTime:
-    """Setting up, which clients of all clusters do together."""
-    leg = _leg(SETUP, 0, records, devices, server_cpus)
-    seconds = leg.before + leg.server + leg.after
-    span = Span(0.0, leg.before, leg.before + leg.server, seconds)
-    return RoundTime(SETUP, seconds, leg.server, leg.clients, {0: span})
+    """Return the duration of setup, in which all clients take part before clusters exist."""
+    duration = _duration(SETUP, 0, records, devices, server_cpus)
+    seconds = duration.before + duration.server + duration.after
+    span = Span(0.0, duration.before, duration.before + duration.server, seconds)
+    return RoundTime(SETUP, seconds, duration.server, duration.clients, {0: span})
 
 
-def _schedule(legs: Mapping[int, Sequence[_Leg]], *, start: float) -> dict[tuple[int, int], Span]:
-    """When each cluster's rounds are: one after the other, the server working for one cluster at a time."""
+def _schedule(durations: Mapping[int, Sequence[_Duration]], *, start: float) -> dict[tuple[int, int], Span]:
+    """Return when each cluster's rounds happen. The server works for one cluster at a time, in order of arrival."""
     spans: dict[tuple[int, int], Span] = {}
-    arrivals = [(start + own[0].before, cluster, 0, start) for cluster, own in legs.items()]
+    arrivals = [(start + own[0].before, cluster, 0, start) for cluster, own in durations.items()]
     heapq.heapify(arrivals)
     free = 0.0
     while arrivals:
         arrived, cluster, place, began = heapq.heappop(arrivals)
-        leg = legs[cluster][place]
-        free = max(arrived, free) + leg.server
-        end = free + leg.after
-        spans[leg.number, cluster] = Span(began, arrived, free, end)
-        if place + 1 < len(legs[cluster]):
-            heapq.heappush(arrivals, (end + legs[cluster][place + 1].before, cluster, place + 1, end))
+        duration = durations[cluster][place]
+        free = max(arrived, free) + duration.server
+        end = free + duration.after
+        spans[duration.number, cluster] = Span(began, arrived, free, end)
+        if place + 1 < len(durations[cluster]):
+            heapq.heappush(arrivals, (end + durations[cluster][place + 1].before, cluster, place + 1, end))
     return spans
 
 
 def _phases(steps: Mapping[int, Steps], proposals: Mapping[int, float]) -> list[dict[int, float]]:
-    """Each client's seconds until everybody has to have arrived, for each time that everybody has to."""
+    """Return each client's seconds from one barrier to the next: two phases if any client proposes first, else one."""
     first = {client: each.train + each.select + proposals[client] for client, each in steps.items()}
     second = {client: each.encrypt + each.upload - proposals[client] for client, each in steps.items()}
     if any(proposals.values()):
@@ -384,7 +387,7 @@ def _steps(record: Facts, device: Device) -> Steps:
 
 
 def _proposal(record: ClientRecord, device: Device) -> float:
-    """The part of the upload that is sent first, before anything is encrypted."""
+    """Return the seconds of the first exchange: the part of the upload that is sent before encrypting."""
     first = _amount(record, "propose_bytes")
     if first > _amount(record, "bytes_up"):
         problem = f"is {first:,.0f}, more than bytes_up of client {record.client}"
@@ -393,7 +396,7 @@ def _proposal(record: ClientRecord, device: Device) -> float:
 
 
 def _by_client(records: Iterable[Played]) -> dict[int, ClientRecord]:
-    """The records of clients whose upload counted, ascending."""
+    """Return the records whose upload counted, by client in ascending order."""
     played: dict[int, ClientRecord] = {}
     for record in clients_of(records):
         if not record.counts:
@@ -408,21 +411,21 @@ def _by_client(records: Iterable[Played]) -> dict[int, ClientRecord]:
 def _device(devices: Sequence[Device], client: int, number: int) -> Device:
     if client >= len(devices):
         problem = f"gives {len(devices):,} devices, and client {client} has a record of round {number}"
-        raise InvalidInput("devices_of", problem, "return one device for each client, in their order")
+        raise InvalidInput("devices_of", problem, "return one device per client, in the clients' order")
     return devices[client]
 
 
 def _compute(record: Facts, device: Device, *names: str) -> float:
-    """Work, as seconds of the device."""
+    """Return the named work in seconds on the device."""
     return _amount(record, *names) / device.speed
 
 
 def _transfer(size: float, device: Device) -> float:
-    """Bytes, as seconds of the device."""
+    """Return the seconds that the device takes to send or receive `size` bytes."""
     return size / (device.bandwidth * 1e6)
 
 
 def _amount(record: Facts | ServerRecord, *names: str) -> float:
-    """The sum of a record's numbers, those that are not known being 0: a record holds only what was done."""
+    """Return the sum of the named fields. A missing field counts as 0: a record holds only steps that were done."""
     known = vars(record)
     return sum(checks.number(name, known[name], low=0.0) for name in names if known.get(name) is not None)

@@ -1,7 +1,7 @@
-"""Which profile suits a run's devices: `profile = "auto"`.
+"""Chooses the encryption profile for a run's devices: `profile = "auto"`.
 
-A ciphertext costs a device computing and bytes. Lattice schemes need little of the first, and packed Paillier fills its
-short ciphertexts better with a model of few parameters; so it depends on model, processors and lines.
+A ciphertext costs computing time and bytes. Lattice schemes need little computing time. Packed Paillier has short
+ciphertexts, so a small model wastes less of the last one. The best profile depends on model, processors and bandwidth.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ CANDIDATES = ("paillier-2048", "ring-2048", "ring-2048x4", "ring-2048x16")  # ex
 
 @dataclass(frozen=True)
 class ProfileChoice:
-    """A profile, and what it and the others cost.
+    """The chosen profile and the costs of all candidates.
 
     Attributes:
-        profile: its name.
-        seconds: that the slowest device needs to encrypt and send a whole model, and the servers to add and decrypt
-            it, by profile; least first.
-        parameters: of the model.
+        profile: the name of the chosen profile.
+        seconds: by profile, fastest first: the time in which the slowest device encrypts and sends a whole model and
+            the servers add and decrypt it.
+        parameters: the number of the model's parameters.
     """
 
     profile: str
@@ -36,7 +36,7 @@ class ProfileChoice:
 
     @property
     def why(self) -> str:
-        """In words."""
+        """The reason for the choice, as a sentence."""
         costs = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in self.seconds.items())
         return (
             f"{self.profile} encrypts, sends, adds and decrypts all {self.parameters:,} parameters in the least time "
@@ -47,12 +47,12 @@ class ProfileChoice:
 def choose_profile(
     size: int, devices: Sequence[Device], cost_models: Mapping[str, CostModel], *, server_cpus: float
 ) -> ProfileChoice:
-    """The profile with which a round that encrypts everything is shortest.
+    """Return the profile with which a round that encrypts everything is shortest.
 
     Args:
         size: parameters of the model.
-        devices: of the clients.
-        cost_models: of each profile that can be chosen.
+        devices: the clients' devices.
+        cost_models: the cost model of each candidate profile.
         server_cpus: processors of aggregator and key server.
     """
     seconds = {}
@@ -68,14 +68,14 @@ def choose_profile(
 
 
 def resolve_profile(config: RunConfig, size: int) -> tuple[RunConfig, str]:
-    """The configuration with a profile in the place of `auto`, and why this one; costs are measured here and now."""
+    """Return the configuration with a profile instead of `auto`, and the reason; measures costs on this machine."""
     if config.encryption.profile != AUTO:
         return config, ""
     possible = {}
     for name in CANDIDATES:
         try:
             possible[name] = change(config, {"profile": name})
-        except InvalidInput:  # it does not go with the other settings
+        except InvalidInput:  # the profile is not compatible with the other settings
             continue
     ahead = config.encryption.randomness == "ahead"
     shared = config.encryption.key_mode == "shared-key"

@@ -1,9 +1,9 @@
-"""Training results by what they were made from, so that methods that train alike are compared on one training.
+"""A cache of training results, so that a comparison trains once for all methods that train the same.
 
 Training is deterministic: the same model, data, settings and round give the same weights. A comparison keeps each
-result with the processor time that it took, and charges every method with it; a difference between methods is then
-never one of two measurements of the same work. What a training takes does not depend on the weights that it starts
-from, so its time is charged, too, where methods start from different ones: by rounding, or in clusters.
+result with its processor time and counts that time for every method, so that two measurements of the same work never
+look like a difference between methods. The time does not depend on the initial weights, so methods share it even if
+their weights differ by rounding or by cluster.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Vector = npt.NDArray[np.float32]
 def timed(
     folder: Path | None, key: tuple[object, ...], vector: Vector, make: Callable[[], Vector]
 ) -> tuple[Vector, float]:
-    """What `make` returns and the seconds of work that it took, from `folder` if it was made before.
+    """Return the result of `make` and its seconds of work, from the cache in `folder` if present.
 
     Args:
-        folder: where results are kept; None: nowhere.
+        folder: the folder of the cache; None: no cache.
         key: everything besides `vector` that the result depends on.
-        vector: the model it starts from.
+        vector: the initial model.
         make: computes the result.
     """
     path = None
@@ -53,7 +53,7 @@ def timed(
 
 
 def _first_measured(path: Path, seconds: float) -> float:
-    """The time that was kept for this work; if none was, this one is from now on."""
+    """Return the seconds kept for this work; if there are none, keep and return `seconds`."""
     try:
         return float(path.read_text())
     except (OSError, ValueError):

@@ -1,1 +1,1 @@
-"""How messages travel between coordinator and clients: within one machine, or by Flower."""
+"""Transports of messages between coordinator and clients: on one machine, or by Flower."""

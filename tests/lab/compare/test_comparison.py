@@ -197,7 +197,7 @@ class TestMethods:
         [
             (["--policies", "nonsense"], "choose one of plaintext"),
             (["--policies", "plaintext@nonsense"], "choose one of default, paper"),
-            (["--policies", "plaintext,plaintext"], "each once"),
+            (["--policies", "plaintext,plaintext"], "each only once"),
             (["--policies", ""], "at least one"),
             (["--policies", "random+half"], "key=value"),
             (["--policies", "random+rati=0.5"], "did you mean 'ratio'"),

@@ -65,7 +65,7 @@ def test_bad_files_are_told(folder):
     with pytest.raises(InvalidInput, match="cannot be read"):
         read_spec("none", "quick", {}, folder=folder)
     (folder / "broken.toml").write_text("[quick")
-    with pytest.raises(InvalidInput, match="is no TOML"):
+    with pytest.raises(InvalidInput, match="is not TOML"):
         read_spec("broken", "quick", {}, folder=folder)
     (folder / "half.toml").write_text("[quick]\n")
     with pytest.raises(InvalidInput, match=r"has no table \[full\]"):

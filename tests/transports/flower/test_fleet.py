@@ -105,7 +105,7 @@ def test_two_server_apps_do_not_play_one_run(fleet):
     played = fleet()
 
     def before(client, kind, message):
-        with pytest.raises(InvalidInput, match="is a run that another process plays"):
+        with pytest.raises(InvalidInput, match="is in use by another process"):
             played.play()
         return message
 
@@ -166,7 +166,7 @@ def test_a_client_that_comes_late_joins_the_cluster_whose_data_are_like_its_own(
 def test_too_few_clients_is_one_clear_line(fleet):
     played = fleet()
     played.dead |= {101, 102, 103}
-    with pytest.raises(SenseCryptError, match=r"1 client\(s\) came within 1 s, 2 are needed"):
+    with pytest.raises(SenseCryptError, match=r"1 client\(s\) enrolled within 1 s, but 2 are needed"):
         played.play()
     assert "2 are needed" in json.loads((played.state / "outcome.json").read_text())["error"]
 
@@ -354,7 +354,7 @@ def test_a_client_that_wants_more_encrypted_sends_nothing(fleet):
     outcome = played.play()
     [left_out] = [record for record in outcome.records if record.left_out is not None]
     assert left_out.client == 2
-    assert "30% would be encrypted, this client wants 50%" in left_out.left_out
+    assert "30% would be encrypted, but this client requires 50%" in left_out.left_out
 
 
 def test_without_a_word_a_client_wants_a_tenth_encrypted(fleet):
@@ -378,7 +378,7 @@ def test_pads_are_no_encryption_for_a_client_that_asks_for_it(fleet):
     played = fleet(rounds=1, policy="plaintext")
     played.identity("client", "client-2", "least_share = 1\n")
     [left_out] = [record for record in played.play().records if record.left_out is not None]
-    assert "0% would be encrypted, this client wants 100%" in left_out.left_out
+    assert "0% would be encrypted, but this client requires 100%" in left_out.left_out
 
 
 def test_a_run_that_pads_is_blinded_by_everybody(fleet, monkeypatch):

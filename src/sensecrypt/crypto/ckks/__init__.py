@@ -1,1 +1,1 @@
-"""CKKS through TenSEAL: `public` and `secret`."""
+"""CKKS, implemented by TenSEAL: `public` and `secret`."""

@@ -1,4 +1,4 @@
-"""CKKS through TenSEAL: the secret side. Nothing that aggregates may import this module."""
+"""CKKS, implemented by TenSEAL: the secret side. The aggregator's code must not import this module."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sensecrypt.profiles import Profile, get_profile
 
 
 class CkksSecretKey(SecretKeyBase):
-    """Decrypts."""
+    """Decrypts; holds TenSEAL's private context."""
 
     def __init__(self, context: bytes, profile: str | Profile = "ckks-8192") -> None:
-        """A key from TenSEAL's serialised private context."""
+        """Parse TenSEAL's serialised private context."""
         self._context = load_context(context, profile_of("ckks", profile))
         if not self._context.has_secret_key():
             raise InvalidKey("context", "holds no secret key", "use the key as it was generated")
@@ -27,34 +27,34 @@ class CkksSecretKey(SecretKeyBase):
 
     @property
     def public(self) -> CkksPublicKey:
-        """The key that goes with it."""
+        """The public key of this pair."""
         return self._public
 
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
-        """The same as the public key's."""
+        """Return fresh ciphertexts, like the public key's `encrypt`."""
         return self._public.encrypt(ints, workers=workers)
 
     def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:
-        """The first `count` values, rounded to whole numbers."""
+        """Return the first `count` values, rounded to integers."""
         checks.whole("workers", workers, low=1, high=1024)
         profile = self._public.profile
         vectors = parse_with(self._context, profile, "ciphertexts", ciphertexts)
         check_count(count, len(vectors), profile.slots)
         rounded = np.rint(np.concatenate([np.array(vector.decrypt()) for vector in vectors]))
         end = 2.0 ** (profile.slot_bits - 1)
-        if not ((rounded >= -end) & (rounded < end)).all() or rounded[count:].any():  # a NaN is not within either
-            fix = "check that this key made it, that `count` is right and that no sum left its slot"
-            raise InvalidCiphertext("ciphertexts", "does not decrypt to whole numbers of 32 bits", fix)
+        if not ((rounded >= -end) & (rounded < end)).all() or rounded[count:].any():  # also refuses NaN
+            fix = "check that they are of this key, that `count` is right and that no sum overflowed its slot"
+            raise InvalidCiphertext("ciphertexts", "does not decrypt to integers of 32 bits", fix)
         values: Ints = rounded[:count].astype(np.int64)
         return values
 
     def private_context(self) -> bytes:
-        """The secret itself, for the key file alone."""
+        """Return the serialised private context; only for key files."""
         return _serialise(self._context, secret=True)
 
 
 def generate_ckks(profile: str | Profile) -> CkksSecretKey:
-    """A fresh key; TenSEAL draws it from the operating system's randomness."""
+    """Return a fresh key; TenSEAL draws it from the operating system's randomness."""
     chosen, ts = get_profile(profile), tenseal()
     context = ts.context(
         ts.SCHEME_TYPE.CKKS, poly_modulus_degree=chosen.key_bits, coeff_mod_bit_sizes=COEFFICIENT_BITS, n_threads=1

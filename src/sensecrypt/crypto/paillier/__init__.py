@@ -1,1 +1,1 @@
-"""Paillier: `public`, its table (`fixedbase`), randomness made ahead (`randomizers`), and `secret`."""
+"""Paillier: `public`, its table (`fixedbase`), precomputed randomizers (`randomizers`), and `secret`."""

@@ -1,7 +1,7 @@
-"""Powers of one base by a table, and the pairs (x, u) with x·(1 + u·n) that products modulo n² are kept as.
+"""Fixed-base exponentiation with a table, and pairs (x, u) that represent numbers x·(1 + u·n) modulo n².
 
-See `public` for the identities. `prime` stands for n on the public side and for p or q on the secret side: nothing
-here needs it to be prime.
+See `public` for the identities. The argument `prime` is n on the public side and p or q on the secret side; the code
+does not need it to be prime.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from gmpy2 import mpz
 
 from sensecrypt.crypto.encoding import from_bytes, to_bytes
 
-Exponents = npt.NDArray[np.uint8]  # one row an exponent, little-endian
+Exponents = npt.NDArray[np.uint8]  # one row per exponent, little-endian
 Pair = tuple[mpz, mpz]  # (x, u) of x·(1 + u·n)
-Table = list[tuple[list[mpz], npt.NDArray[np.uint32]]]  # a row: all x, and the limbs of all u, of x·(1 + u·n)
+Table = list[tuple[list[mpz], npt.NDArray[np.uint32]]]  # per row: all x, and the limbs of all u, of x·(1 + u·n)
 
-LIMB, LIMB_TYPE = 4, "<u4"  # bytes; limbs are added up in 64 bits, so 2^32 numbers can be
+LIMB, LIMB_TYPE = 4, "<u4"  # bytes; limbs are summed in 64 bits, which is enough for 2^32 numbers
 _BATCH = 256  # exponents at a time: their products and one row of the table fit a 512 kB cache
 
 
 def pairs_of(products: Sequence[mpz], totals: Sequence[mpz], n: mpz) -> list[Pair]:
-    """(x, u) with x·(1 + u·n) = product·(1 + total·n) modulo n²; a ZeroDivisionError if one is no unit."""
+    """Return pairs (x, u) with x·(1 + u·n) = product·(1 + total·n) modulo n²; ZeroDivisionError if one is no unit."""
     divided = [divmod(product, n) for product in products]
     inverses = _inverses([rest for _, rest in divided], n)
     return [
@@ -35,9 +35,9 @@ def pairs_of(products: Sequence[mpz], totals: Sequence[mpz], n: mpz) -> list[Pai
 
 
 def power_table(base: mpz, *, rows: int, prime: mpz) -> Table:
-    """Row j holds base^(d·256^j) mod prime² for d = 0 … 255, as all x and all u of x·(1 + u·prime).
+    """Return a table whose row j holds base^(d·256^j) mod prime² for d = 0 … 255, as all x and u of x·(1 + u·prime).
 
-    The number of rows is even; `prime` is n itself on the public side, p or q on the secret side.
+    The number of rows is even.
     """
     square, width = prime * prime, LIMB * -(-prime.bit_length() // (8 * LIMB))
     table = []
@@ -52,9 +52,9 @@ def power_table(base: mpz, *, rows: int, prime: mpz) -> Table:
 
 
 def table_products(table: Table, exponents: Exponents, square: mpz) -> tuple[list[mpz], list[mpz]]:
-    """All X and all U with base^a = X·(1 + U·prime) modulo prime²: the inner loop of encryption.
+    """Return all X and all U with base^a = X·(1 + U·prime) modulo prime²: the inner loop of encryption.
 
-    Row by row for a batch of exponents: one row fits the processor's cache, the whole table does not.
+    A batch of exponents is processed row by row: one row fits the processor's cache, the whole table does not.
     """
     products: list[mpz] = []
     totals: list[mpz] = []
@@ -74,13 +74,13 @@ def table_products(table: Table, exponents: Exponents, square: mpz) -> tuple[lis
 
 
 def from_limbs(limbs: npt.NDArray[np.uint64]) -> list[mpz]:
-    """Sums of numbers, limb by limb and without carries, as numbers."""
+    """Return the numbers of limbs that were summed without carries."""
     low, high = (from_bytes(part.astype(LIMB_TYPE).view(np.uint8)) for part in (limbs, limbs >> np.uint64(8 * LIMB)))
     return [a + (b << 8 * LIMB) for a, b in zip(low, high, strict=True)]
 
 
 def _inverses(numbers: Sequence[mpz], modulus: mpz) -> list[mpz]:
-    """All inverses by one inversion and three multiplications each (Montgomery's trick)."""
+    """Return all inverses with one inversion and three multiplications per number (Montgomery's trick)."""
     prefix = [mpz(1)]
     for number in numbers:
         prefix.append(prefix[-1] * number % modulus)

@@ -2,18 +2,18 @@
 
 Enc(m; a) = (1 + m·n) · h_s^a mod n², with h = −x² mod n for a random x, h_s = h^n mod n², and a random exponent a.
 
-Everything below works on pairs (x, u) with c = x·(1 + u·n) mod n² and x, u < n, which is also how a ciphertext is
-written: x then u, little-endian, each as long as n. Every unit modulo n² is one such pair. Three identities:
+The code represents c = x·(1 + u·n) mod n² as the pair (x, u) with x, u < n. A ciphertext is serialized as x then u,
+little-endian, each as long as n. Every unit modulo n² has exactly one such pair. Three identities:
 
     x·(1 + u·n) · (1 + m·n)  = x·(1 + (u + m)·n)                   hiding a plaintext is one addition
     ∏ x_j·(1 + u_j·n)        = (∏ x_j mod n²) · (1 + n·Σ u_j)      products take half the multiplications
-    r + q·n                  = r·(1 + (q·r⁻¹ mod n)·n)             back to a pair; inverses are shared by a batch
+    r + q·n                  = r·(1 + (q·r⁻¹ mod n)·n)             back to a pair; a batch shares one inversion
 
-h_s^a is a product of entries of a table with one row for each byte of a: fixed-base exponentiation without squarings.
-The table is public, built on first use and inherited by forked workers.
+h_s^a is a product of entries of a table with one row per byte of a: fixed-base exponentiation without squarings. The
+table is public, built on first use and inherited by forked workers.
 
-Timing: encryption is not constant-time. Table look-ups follow the random exponent, and so, a little, does the time (a
-zero byte is a multiplication by 1). An attacker who times single encryptions to the microsecond or shares the
+Timing: encryption is not constant-time. Table look-ups depend on the random exponent, and so, slightly, does the time
+(a zero byte is a multiplication by 1). An attacker who times single encryptions to the microsecond or shares the
 processor's caches is outside the model.
 """
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _SMALL_PRIMES = gmpy2.primorial(199)
 _FIX = "pass ciphertexts of this key"
-_FORGED = "has a row that is not invertible modulo n: it was forged"
+_FORGED = "has a forged row, which is not invertible modulo n"
 
 
 class PublicKey(PublicKeyBase):
@@ -63,17 +63,17 @@ class PublicKey(PublicKeyBase):
     __slots__ = ("_h", "_n", "_n2", "_table")
 
     def __init__(self, n: int, h: int, profile: str | Profile = "paillier-2048") -> None:
-        """A key from its modulus and the base of its randomizers, refused where the public can see that it is weak."""
+        """Check modulus n and base h of the randomizers; raise if they are visibly weak."""
         chosen = profile_of("paillier", profile)
         self._n, self._h = integer("n", n), integer("h", h)
         self._n2 = self._n * self._n
         bits = chosen.key_bits
         if self._n.bit_length() != bits:
-            problem = f"has {self._n.bit_length():,} bits, profile {chosen.name} has {bits:,}"
+            problem = f"has {self._n.bit_length():,} bits, but profile {chosen.name} has {bits:,}"
             raise InvalidKey("n", problem, "generate the key with this profile")
         if gmpy2.gcd(self._n, _SMALL_PRIMES) != 1 or gmpy2.is_prime(self._n) or gmpy2.is_square(self._n):
             raise InvalidKey("n", "is not a product of two different large primes", "generate a new key")
-        # h = n − 1 has order 2 and would leave plaintexts in sight.
+        # h = n − 1 has order 2 and would not hide plaintexts.
         if not 1 < self._h < self._n - 1 or gmpy2.gcd(self._h, self._n) != 1:
             raise InvalidKey("h", "does not hide plaintexts modulo n", "generate a new key")
         super().__init__(chosen, hashlib.sha256(f"{chosen.name}:{self._n:x}:{self._h:x}".encode()).digest())
@@ -81,12 +81,12 @@ class PublicKey(PublicKeyBase):
 
     @classmethod
     def from_modulus(cls, n: int, profile: str | Profile = "paillier-2048") -> PublicKey:
-        """A key whose modulus another implementation made; the base h is drawn here, as any sender may."""
+        """Return a key with the modulus of another implementation; the base h is drawn here, as any sender may do."""
         if get_profile(profile).subgroup_bits:
-            raise InvalidKey("profile", "has a base that only the key's maker can draw", "use its public key file")
+            raise InvalidKey("profile", "has a base that only the key's owner can draw", "use its public key file")
         modulus = int(integer("n", n))
         if modulus < 2:
-            raise InvalidKey("n", "is no modulus", "pass the product of two primes")
+            raise InvalidKey("n", "is not a modulus", "pass the product of two primes")
         x = int.from_bytes(os.urandom(modulus.bit_length() // 8 + 16), "little") % modulus
         return cls(modulus, -x * x % modulus, profile)
 
@@ -102,41 +102,41 @@ class PublicKey(PublicKeyBase):
 
     @property
     def half_bytes(self) -> int:
-        """Length of n: half a ciphertext."""
+        """The length of n, half that of a ciphertext, in bytes."""
         return self._profile.key_bits // 8
 
     @property
     def modulus(self) -> mpz:
-        """The modulus, as the number type of this package."""
+        """The modulus as an mpz."""
         return self._n
 
     @property
     def modulus_squared(self) -> mpz:
-        """The modulus of the ciphertexts."""
+        """The modulus of ciphertexts, n²."""
         return self._n2
 
     @property
     def seconds_per_row(self) -> float:
-        """A rough cost of one encryption or decryption, for deciding about worker processes."""
+        """The approximate seconds of one encryption or decryption, to decide about worker processes."""
         return 5e-4 * (self._profile.key_bits / 2048) ** 3
 
     @property
     def public(self) -> PublicKey:
-        """Itself: so that either half of a pair can be asked for the public one."""
+        """This key, as for a secret key's `public`."""
         return self
 
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1, pool: RandomizerPool | None = None) -> Ciphertexts:
-        """Fresh ciphertexts of whole numbers, `slots` to a row.
+        """Return fresh ciphertexts of integers, `slots` values per row.
 
         Args:
-            ints: within the signed range of a slot.
-            workers: processes, used when the work is worth it.
-            pool: randomizers made ahead; what it lacks is made now.
+            ints: integers within the signed range of a slot.
+            workers: the largest number of processes; small jobs use one.
+            pool: precomputed randomizers; missing ones are computed now.
         """
         return encrypt_rows(self, self, self.plaintexts(ints), workers=workers, pool=pool)
 
     def add(self, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
-        """Ciphertexts of the sums, row by row."""
+        """Return ciphertexts of the row-wise sums."""
         left, right = self.parse("a", a), self.parse("b", b)
         same_rows(len(left), len(right))
         products = [x * y for (x, _), (y, _) in zip(left, right, strict=True)]
@@ -144,13 +144,13 @@ class PublicKey(PublicKeyBase):
         return self.write(self.pairs("a or b", products, totals))
 
     def add_plain(self, a: Ciphertexts, ints: npt.ArrayLike) -> Ciphertexts:
-        """Ciphertexts of the sums with known numbers; not re-randomised, so whoever knows `a` learns `ints`."""
+        """Return ciphertexts of the sums with known numbers; not re-randomised, so `a` and the result reveal `ints`."""
         pairs, plaintexts = self.parse("a", a), self.plaintexts(ints)
         same_rows(len(pairs), len(plaintexts))
         return self.write(hide(self, pairs, plaintexts))
 
     def multiply(self, a: Ciphertexts, factor: int) -> Ciphertexts:
-        """Ciphertexts of the values times a known whole number; the caller keeps the products within their slots."""
+        """Return ciphertexts of the values times a known integer; the caller ensures that products fit their slots."""
         power = mpz(checks.whole("factor", factor, low=-(2**63), high=2**63 - 1))
         pairs = self.parse("a", a)
         self.check_coprime("a", pairs)
@@ -158,49 +158,49 @@ class PublicKey(PublicKeyBase):
         return self.write(self.pairs("a", powers, [u * power for _, u in pairs]))
 
     def rerandomise(self, a: Ciphertexts, *, workers: int = 1) -> Ciphertexts:
-        """The same values in ciphertexts that cannot be linked to `a`."""
+        """Return new ciphertexts of the same values that cannot be linked to `a`."""
         rows = len(self.parse("a", a))
         return self.add(a, encrypt_rows(self, self, [mpz(0)] * rows, workers=workers))
 
     def accumulator(self, rows: int) -> PaillierAccumulator:
-        """An empty running sum of uploads of that many rows."""
+        """Return an empty running sum of uploads of that many rows."""
         return PaillierAccumulator(self, rows)
 
     def to_integers(self, ciphertexts: Ciphertexts) -> list[int]:
-        """Ciphertexts as the numbers modulo n² that other implementations use."""
+        """Return ciphertexts as numbers modulo n², as other implementations use them."""
         return [int(x * (1 + u * self._n) % self._n2) for x, u in self.parse("ciphertexts", ciphertexts)]
 
     def from_integers(self, numbers: Sequence[int]) -> Ciphertexts:
-        """The inverse of `to_integers`."""
+        """Return the ciphertexts of numbers modulo n²: the inverse of `to_integers`."""
         whole = isinstance(numbers, (list, tuple)) and all(isinstance(number, (int, mpz)) for number in numbers)
         if not whole or not numbers or not all(0 < number < self._n2 for number in numbers):
-            raise InvalidCiphertext("numbers", "are not whole numbers between 0 and n²", _FIX)
+            raise InvalidCiphertext("numbers", "are not integers between 0 and n²", _FIX)
         return self.write(self.pairs("numbers", [mpz(number) for number in numbers], [mpz(0)] * len(numbers)))
 
-    # What follows is for this package's other modules.
+    # Only other modules of this package use the following methods.
 
     def plaintexts(self, ints: npt.ArrayLike) -> list[mpz]:
-        """Checked and packed values."""
+        """Return values, checked and packed."""
         width, slots = self._profile.slot_bits, self._profile.slots
         return pack(check_ints("ints", ints, width), slot_bits=width, slots=slots)
 
     def parse(self, argument: str, ciphertexts: Ciphertexts) -> list[Pair]:
-        """The pair of every row, both parts in range."""
+        """Return the pair of every row; raise if a part is out of range."""
         first, second = self.halves(argument, ciphertexts)
         return list(zip(from_bytes(first), from_bytes(second), strict=True))
 
     def halves(self, argument: str, ciphertexts: Ciphertexts) -> tuple[Ciphertexts, Ciphertexts]:
-        """The bytes of x and of u of every row: 0 < x < n and u < n."""
+        """Return the bytes of x and of u of every row; raise unless 0 < x < n and u < n."""
         rows, width = check_shape(argument, ciphertexts, self._profile.ciphertext_bytes), self.half_bytes
         first, second = rows[:, :width], rows[:, width:]
         invalid = ~first.any(axis=1) | self._too_large(first) | self._too_large(second)
         if invalid.any():
             row = int(invalid.argmax())
-            raise InvalidCiphertext(argument, f"has no number of this key in row {row:,}", _FIX)
+            raise InvalidCiphertext(argument, f"has no ciphertext of this key in row {row:,}", _FIX)
         return first, second
 
     def check_coprime(self, argument: str, pairs: Sequence[Pair]) -> None:
-        """Raise if a ciphertext has a factor in common with n: one product, one gcd."""
+        """Raise if a ciphertext has a common factor with n; one gcd for all."""
         product = mpz(1)
         for x, _ in pairs:
             product = product * x % self._n
@@ -208,29 +208,29 @@ class PublicKey(PublicKeyBase):
             raise InvalidCiphertext(argument, _FORGED, _FIX)
 
     def write(self, pairs: Sequence[Pair]) -> Ciphertexts:
-        """The inverse of `parse`."""
+        """Return the rows of pairs: the inverse of `parse`."""
         return to_bytes((part for pair in pairs for part in pair), self.half_bytes).reshape(len(pairs), -1)
 
     def prepare(self) -> Table:
-        """Build the table now: 0.5 s and 17 MB at 2048 bits."""
+        """Build the table if necessary, and return it: 0.5 s and 17 MB at 2048 bits."""
         if self._table is None:
             base = gmpy2.powmod(self._h, self._n, self._n2)
             self._table = power_table(base, rows=self._profile.exponent_bits // 8, prime=self._n)
         return self._table
 
     def randomizers(self, exponents: Exponents) -> list[Pair]:
-        """h_s^a for each exponent a, given as a row of little-endian bytes."""
+        """Return h_s^a for each exponent a, a row of little-endian bytes."""
         return pairs_of(*table_products(self.prepare(), exponents, self._n2), self._n)
 
     def pairs(self, argument: str, products: Sequence[mpz], totals: Sequence[mpz]) -> list[Pair]:
-        """The pairs of numbers x·(1 + u·n) modulo n², from each x and u."""
+        """Return the pairs of the numbers product·(1 + total·n) modulo n²; raise if one is not invertible."""
         try:
             return pairs_of(products, totals, self._n)
         except ZeroDivisionError:
             raise InvalidCiphertext(argument, _FORGED, _FIX) from None
 
     def _too_large(self, numbers: Ciphertexts) -> npt.NDArray[np.bool_]:
-        """Which rows are n or more, exactly, looking at the leading eight bytes of most of them only."""
+        """Return which rows are ≥ n; for most rows, comparing the leading eight bytes is enough."""
         lead = min(8, self.half_bytes)
         leading = np.zeros((len(numbers), 8), dtype=np.uint8)
         leading[:, :lead] = numbers[:, -lead:]
@@ -242,14 +242,14 @@ class PublicKey(PublicKeyBase):
 
 
 class PaillierAccumulator(RunningSum[tuple[Ciphertexts, Ciphertexts]]):
-    """The running product of uploads: one model's worth of memory, whatever the number of clients.
+    """The running product of uploads; its memory does not depend on the number of clients.
 
-    A number that shares a factor with n passes `add` and makes `result` fail: only whoever holds the secret key can
-    make one. Everything else is refused at once.
+    `add` accepts a number that shares a factor with n, and then `result` fails; only the owner of the secret key can
+    create such a number. `add` refuses all other invalid ciphertexts.
     """
 
     def __init__(self, public: PublicKey, rows: int) -> None:
-        """Start from an encryption of zero with no randomness, which the first upload brings."""
+        """Start with the trivial encryption of zero, 1."""
         super().__init__(rows, public.profile)
         self._public = public
         self._products = [mpz(1)] * rows
@@ -271,17 +271,17 @@ class PaillierAccumulator(RunningSum[tuple[Ciphertexts, Ciphertexts]]):
 
 
 class RandomizerMaker(Protocol):
-    """Whoever can compute h_s^a: the public key, or faster the secret key."""
+    """A key that computes h_s^a: the public key or, faster, the secret key."""
 
     @property
     def public(self) -> PublicKey:
-        """Whose randomizers they are."""
+        """The public key that the randomizers are for."""
 
     def prepare(self) -> object:
         """Build the tables, so that forked workers inherit them."""
 
     def randomizers(self, exponents: Exponents) -> list[Pair]:
-        """h_s^a for each exponent a, given as a row of little-endian bytes."""
+        """Return h_s^a for each exponent a, a row of little-endian bytes."""
 
 
 def encrypt_rows(
@@ -292,7 +292,7 @@ def encrypt_rows(
     workers: int = 1,
     pool: RandomizerPool | None = None,
 ) -> Ciphertexts:
-    """Hide each plaintext behind an randomizer: from the pool as long as it lasts, the rest fresh."""
+    """Return ciphertexts of the plaintexts, with randomizers from the pool as far as it has them, else fresh ones."""
     checks.whole("workers", workers, low=1, high=1024)
     ready = pool.take(len(plaintexts), public) if pool else []
     rows = [public.write(hide(public, ready, plaintexts[: len(ready)]))] if ready else []
@@ -313,21 +313,21 @@ def encrypt_rows(
 
 
 def integer(argument: str, value: object) -> mpz:
-    """A whole number of a key."""
+    """Return an integer of a key as an mpz."""
     if isinstance(value, bool) or not isinstance(value, (int, mpz)):
-        raise InvalidKey(argument, f"is a {type(value).__name__}", "pass a whole number")
+        raise InvalidKey(argument, f"is a {type(value).__name__}", "pass an integer")
     return mpz(value)
 
 
 def fresh_randomizers(public: PublicKey, maker: RandomizerMaker, count: int) -> list[Pair]:
-    """Randomizers with exponents from the operating system."""
+    """Return randomizers whose exponents come from the operating system's generator."""
     width = public.profile.exponent_bits // 8
     exponents = np.frombuffer(os.urandom(count * width), dtype=np.uint8).reshape(count, width)
     return maker.randomizers(exponents)
 
 
 def hide(public: PublicKey, randomizers: Sequence[Pair], plaintexts: Sequence[mpz]) -> list[Pair]:
-    """(1 + m·n) · randomizer, for each pair: deterministic, the part that test vectors check."""
+    """Return (1 + m·n) · randomizer for each plaintext m: the deterministic part, which test vectors check."""
     n = public.modulus
     return [(x, (u + m) % n) for (x, u), m in zip(randomizers, plaintexts, strict=True)]
 

@@ -1,8 +1,8 @@
-"""Randomness made ahead: with a filled pool, encrypting is one multiplication.
+"""Precomputed randomizers: with a filled pool, encryption is one multiplication.
 
-An randomizer that hides two plaintexts reveals their difference. So a pool gives each away once: `take` removes what it
-returns under a lock, a pool cannot be copied or pickled, and any process but the one that filled it finds it empty.
-What this cannot see is a snapshot of the whole machine that is started twice.
+A randomizer that is used for two plaintexts reveals their difference. So a pool returns each randomizer once: `take`
+removes it under a lock, a pool cannot be copied or pickled, and it is empty in every process but the one that filled
+it. This does not protect against a snapshot of a whole machine that is started twice.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ MAX_POOL = 10**7
 
 
 class RandomizerPool:
-    """A store of randomizers of one key, to be filled in idle time."""
+    """A store of randomizers of one key, which can be filled in idle time."""
 
     def __init__(self, public: PublicKey, maker: RandomizerMaker | None = None) -> None:
-        """An empty pool for `public`; a secret key as `maker` fills it twice as fast."""
+        """Create an empty pool for `public`; with the secret key as `maker`, filling is twice as fast."""
         self._public = public
         self._maker = maker or public
         if self._maker.public != public:
-            raise InvalidKey("maker", "is another key", "fill the pool with the key that it is for")
+            raise InvalidKey("maker", "is another key", "pass the secret key of `public`")
         self._forget()
 
     def fill(self, count: int, *, workers: int = 1) -> None:
-        """Make `count` more randomizers."""
+        """Compute `count` more randomizers."""
         made = spread(
             lambda start, stop: self._public.write(fresh_randomizers(self._public, self._maker, stop - start)),
             checks.whole("count", count, low=1, high=MAX_POOL),
@@ -47,7 +47,7 @@ class RandomizerPool:
             self._ready.extend(pairs)
 
     def take(self, count: int, public: PublicKey) -> list[Pair]:
-        """Up to `count` randomizers, which are gone from the pool."""
+        """Remove and return up to `count` randomizers."""
         if public != self._public:
             raise InvalidKey("pool", "was made for another key", "fill a pool for the key that encrypts")
         self._forget_after_fork()
@@ -65,7 +65,7 @@ class RandomizerPool:
         return f"RandomizerPool({len(self)} for {self._public!r})"
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
-        raise TypeError("an RandomizerPool cannot be copied or pickled: each randomizer may be used only once")
+        raise TypeError("a RandomizerPool cannot be copied or pickled: each randomizer may be used only once")
 
     def _forget(self) -> None:
         self._owner = os.getpid()
@@ -73,6 +73,6 @@ class RandomizerPool:
         self._ready: deque[Pair] = deque()
 
     def _forget_after_fork(self) -> None:
-        """What was made before a fork belongs to the parent; the lock may be held by a thread that is not here."""
+        """Empty the pool in a forked child: its content belongs to the parent, and its lock may be held there."""
         if self._owner != os.getpid():
             self._forget()

@@ -1,20 +1,20 @@
 """The secret side of Paillier: key generation, decryption, and encryption at twice the speed.
 
-Nothing that aggregates may import this module; `make check` enforces it.
+The aggregator's code must not import this module; `make check` enforces it.
 
 Every randomizer is an n-th power, so its order modulo p² divides p − 1. Let e be a multiple of it. Then
 c^e ≡ 1 + m·e·n (mod p²), and as n = p·q, m mod p = (c^e mod p² − 1)/p · (e·q)⁻¹ mod p. The same holds for q, and the
-two halves are put together by the Chinese remainder theorem.
+two halves are combined by the Chinese remainder theorem.
 
 Usually e = p − 1. In a profile with a subgroup, p − 1 = 2·α_p·p' with primes α_p and p', h has order 2·α_p modulo p,
-and e = 2·α_p is a quarter as long. What is outside the subgroup does not become 1 modulo p, and is refused: the
-quotient would be wrong, and worse, would show a part of c^e, from which whoever chose c may learn the key.
+and e = 2·α_p is a quarter as long. If c is outside the subgroup, c^e is not 1 modulo p, and c is refused: the quotient
+would be wrong, and would reveal a part of c^e, from which the author of c may learn the key.
 
-Side channels: every ciphertext is blinded before the exponentiation, so that its timing does not follow the ciphertext:
-by a random factor that the exponent e turns into 1, which without a subgroup is any p-th power modulo p², and with one
-is a power of h^p. `constant_time=True` makes the exponentiation itself free of secret-dependent memory accesses. The
-divisions around it, encryption and key generation are ordinary arithmetic: an attacker on the same processor is not
-fully shut out.
+Side channels: before the exponentiation, every ciphertext is multiplied by a random factor f with f^e = 1, so that the
+timing does not depend on the ciphertext. Without a subgroup, f is a random p-th power modulo p²; with a subgroup, a
+random power of h^p. `constant_time=True` also makes the exponentiation free of secret-dependent memory accesses. The
+divisions, encryption and key generation are ordinary arithmetic: they are not protected against an attacker on the same
+processor.
 """
 
 from __future__ import annotations
@@ -39,27 +39,25 @@ from sensecrypt.crypto.scheme import Ciphertexts, Ints, SecretScheme
 from sensecrypt.errors import InvalidCiphertext, InvalidKey
 from sensecrypt.profiles import Profile, get_profile
 
-PRIME_TESTS = (
-    64  # GMP: Baillie–PSW, then 64 − 24 = 40 Miller–Rabin rounds with random bases, each missed at most 1 in 4
-)
-SIEVE_BELOW = 2**13  # small primes sieved out in the search for primes with a subgroup
-SIEVE_WINDOW = 2**12  # candidates sieved at a time: few of 2^17, the mean distance of two primes at 2048 bits
+PRIME_TESTS = 64  # GMP: Baillie–PSW, then 64 − 24 = 40 random Miller–Rabin rounds, each with error at most 1/4
+SIEVE_BELOW = 2**13  # bound of the small primes in the sieve for primes with a subgroup
+SIEVE_WINDOW = 2**12  # candidates per sieve: few compared with 2^17, the mean distance of two solutions at 2048 bits
 Power = Callable[[mpz, mpz, mpz], mpz]
 
 
 class SecretKey(SecretKeyBase):
-    """Decrypts."""
+    """Decrypts, and encrypts faster than the public key."""
 
     __slots__ = ("_alphas", "_half_p", "_half_q", "_p", "_public", "_q", "_q_inverse", "_tables")
 
     def __init__(self, p: int, q: int, public: PublicKey, alphas: tuple[int, ...] = ()) -> None:
-        """A key from its primes, checked against the public key.
+        """Check the primes against the public key.
 
         Args:
-            p: one prime of n.
-            q: the other one.
-            public: the key that goes with it.
-            alphas: α_p and α_q in a profile with a subgroup, nothing in the others.
+            p: one prime factor of n.
+            q: the other prime factor.
+            public: the public key of this pair.
+            alphas: α_p and α_q in a profile with a subgroup, else empty.
         """
         self._p, self._q, self._public = integer("p", p), integer("q", q), public
         if self._p * self._q != public.n or not (gmpy2.is_prime(self._p) and gmpy2.is_prime(self._q)):
@@ -68,7 +66,7 @@ class SecretKey(SecretKeyBase):
         if self._p == self._q or not same_length or gmpy2.gcd(public.modulus, (self._p - 1) * (self._q - 1)) != 1:
             raise InvalidKey("p and q", "do not make a Paillier key", "generate a new key pair")
         if any(pow(public.h, 2, int(prime)) == 1 for prime in (self._p, self._q)):
-            raise InvalidKey("h", "hides nothing", "discard this public key: it was tampered with")
+            raise InvalidKey("h", "hides nothing", "discard this public key: it was manipulated")
         if not isinstance(alphas, tuple):
             raise InvalidKey("alphas", f"is a {type(alphas).__name__}", "pass a tuple")
         self._alphas = tuple(integer("alphas", alpha) for alpha in alphas)
@@ -82,25 +80,25 @@ class SecretKey(SecretKeyBase):
 
     @property
     def public(self) -> PublicKey:
-        """The key that goes with it."""
+        """The public key of this pair."""
         return self._public
 
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1, pool: RandomizerPool | None = None) -> Ciphertexts:
-        """What the public key's `encrypt` does, about twice as fast."""
+        """Return fresh ciphertexts, like the public key's `encrypt`, about twice as fast."""
         return encrypt_rows(self._public, self, self._public.plaintexts(ints), workers=workers, pool=pool)
 
     def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1, constant_time: bool = False) -> Ints:
-        """The first `count` values.
+        """Return the first `count` values.
 
         Args:
-            ciphertexts: exactly the rows that `count` values take.
-            count: how many values were encrypted.
-            workers: processes, used when the work is worth it.
-            constant_time: exponentiate without secret-dependent memory accesses, 1.4 times slower: for a machine whose
-                processor is shared with strangers.
+            ciphertexts: exactly the rows of `count` values.
+            count: number of encrypted values.
+            workers: the largest number of processes; small jobs use one.
+            constant_time: exponentiate without secret-dependent memory accesses, 1.4 times slower; for machines whose
+                processor is shared with other users.
 
         Raises:
-            InvalidCiphertext: malformed rows, rows that another key made, or rows outside the subgroup if there is one.
+            InvalidCiphertext: malformed rows, rows of another key, or rows outside the subgroup if there is one.
         """
         public = self._public
         pairs = public.parse("ciphertexts", ciphertexts)
@@ -117,19 +115,19 @@ class SecretKey(SecretKeyBase):
         )
         plaintexts = from_bytes(rows)
         if public.modulus in plaintexts:
-            problem = f"has an randomizer outside the subgroup in row {plaintexts.index(public.modulus):,}"
-            raise InvalidCiphertext("ciphertexts", problem, "pass only what this key's encrypt made, and sums of it")
+            problem = f"has a randomizer outside the subgroup in row {plaintexts.index(public.modulus):,}"
+            raise InvalidCiphertext("ciphertexts", problem, "pass only results of this key's encrypt, and their sums")
         half = public.modulus // 2
         signed = [m - public.modulus if m > half else m for m in plaintexts]
         try:
             return unpack(signed, count, slot_bits=public.profile.slot_bits, slots=slots)
         except OverflowError:
             problem = "does not decrypt to packed values"
-            fix = "check that this key made it, that `count` is right and that no sum left its slot"
+            fix = "check that they are of this key, that `count` is right and that no sum overflowed its slot"
             raise InvalidCiphertext("ciphertexts", problem, fix) from None
 
     def prepare(self) -> tuple[Table, Table]:
-        """Build the tables modulo p² and q² now."""
+        """Build the tables modulo p² and q² if necessary, and return them."""
         if self._tables is None:
             rows = self._public.profile.exponent_bits // 8
             base = gmpy2.powmod(self._public.h, self._public.modulus, self._public.modulus_squared)
@@ -141,7 +139,7 @@ class SecretKey(SecretKeyBase):
         return self._tables
 
     def randomizers(self, exponents: Exponents) -> list[Pair]:
-        """h_s^a for each exponent a, modulo p² and q² apart."""
+        """Return h_s^a for each exponent a, computed modulo p² and modulo q²."""
         table_p, table_q = self.prepare()
         p, q, n = self._p, self._q, self._public.modulus
         p2, q2 = p * p, q * q
@@ -152,11 +150,11 @@ class SecretKey(SecretKeyBase):
         return pairs_of(joined, [mpz(0)] * len(joined), n)
 
     def primes(self) -> tuple[int, int]:
-        """The secret itself, for the key file alone."""
+        """Return p and q; only for key files."""
         return int(self._p), int(self._q)
 
     def alphas(self) -> tuple[int, ...]:
-        """The subgroup's primes, as secret as the others, for the key file alone; nothing if there is no subgroup."""
+        """Return the subgroup's primes, empty if there is no subgroup; only for key files, as secret as p and q."""
         return tuple(int(alpha) for alpha in self._alphas)
 
     def _check_subgroup(self) -> None:
@@ -165,14 +163,14 @@ class SecretKey(SecretKeyBase):
         pairs = list(zip((p, q), self._alphas, strict=False))
         if not well_formed or gmpy2.gcd(p - 1, q - 1) != 2 or any((prime - 1) % alpha for prime, alpha in pairs):
             raise InvalidKey("alphas", "are not those of p and q", "use the key pair as it was generated")
-        # As h² is not 1 modulo p or q, its order is then a multiple of α_p and α_q.
+        # h² is not 1 modulo p or q, so with this its order is a multiple of α_p and α_q.
         if any(gmpy2.powmod(self._public.h, 2 * alpha, prime) != 1 for prime, alpha in pairs):
             raise InvalidKey("h", "is outside the subgroup", "discard this public key: it did not come with p and q")
 
     def _decrypt_rows(self, pairs: Sequence[Pair], power: Power) -> list[mpz]:
-        """The plaintexts, and n, which none can be, for rows outside the subgroup: workers return numbers only."""
+        """Return the plaintexts; n, which is no plaintext, marks rows outside the subgroup (workers return numbers)."""
         half_p, half_q, p, q, n = self._half_p, self._half_q, self._p, self._q, self._public.modulus
-        # Fresh for every batch, then squared from row to row: powers of what becomes 1 become 1.
+        # Fresh for every batch, then squared from row to row: if f^e = 1, then (f²)^e = 1.
         blind_p, blind_q = half_p.blind(), half_q.blind()
         plaintexts = []
         for x, u in pairs:
@@ -197,22 +195,22 @@ class _Half:
         self.base = gmpy2.powmod(h, prime, self.square) if exponent != prime - 1 else None
 
     def blind(self) -> mpz:
-        """A random number that the exponent turns into 1, uniform among all of them (or all powers of h among them)."""
+        """Return a random f with f^exponent = 1, uniform among all (with a subgroup: among powers of h^p)."""
         if self.base is None:
             return gmpy2.powmod_sec(secrets.randbelow(int(self.prime) - 1) + 1, self.prime, self.square)
         return gmpy2.powmod_sec(self.base, secrets.randbelow(int(self.exponent)) + 1, self.square)
 
     def plaintext(self, c: mpz, power: Power) -> mpz | None:
-        """The plaintext modulo the prime; None if c is outside the subgroup."""
+        """Return the plaintext modulo the prime; None if c is outside the subgroup."""
         quotient, rest = divmod(power(c % self.square, self.exponent, self.square) - 1, self.prime)
         return None if rest else quotient * self.factor % self.prime
 
 
 def generate_paillier(profile: str | Profile) -> SecretKey:
-    """A fresh key from the operating system's randomness.
+    """Return a fresh key from the operating system's randomness.
 
-    p ≡ q ≡ 3 (mod 4) and gcd(p − 1, q − 1) = 2, as the randomizers' h = −x² needs it. In a profile with a subgroup,
-    h = −x^(2·β) with β = (p − 1)·(q − 1)/(4·α_p·α_q), of order 2·α_p·α_q; in the others β = 1.
+    p ≡ q ≡ 3 (mod 4) and gcd(p − 1, q − 1) = 2, as h = −x² requires. In a profile with a subgroup, h = −x^(2·β) with
+    β = (p − 1)·(q − 1)/(4·α_p·α_q), of order 2·α_p·α_q; in the others β = 1.
     """
     chosen = get_profile(profile)
     bits, alpha_bits = chosen.key_bits // 2, chosen.subgroup_bits
@@ -232,19 +230,19 @@ def generate_paillier(profile: str | Profile) -> SecretKey:
 
 
 def _prime(bits: int) -> tuple[mpz, mpz]:
-    """A random prime p ≡ 3 (mod 4) whose two leading bits are set, so that a product of two has 2·bits bits.
+    """Return a random prime p ≡ 3 (mod 4), and (p − 1)/2, which replaces α if there is no subgroup.
 
-    And (p − 1)/2, which takes the place of α where there is no subgroup.
+    The two leading bits of p are set, so that a product of two such primes has 2·bits bits.
     """
     p = _random_prime(bits, (3 << (bits - 2)) | 3)
     return p, (p - 1) // 2
 
 
 def _subgroup_prime(bits: int, alpha_bits: int) -> tuple[mpz, mpz]:
-    """A random prime p = 2·α·p' + 1 like those of `_prime`, and α; α and p' are primes, too.
+    """Return a random prime p = 2·α·p' + 1 with the leading bits of `_prime`, and α; α and p' are prime as well.
 
-    Odd candidates for p' are looked at from a random start on, and from a new one when a window is through. As windows
-    are much shorter than the distance of two solutions, nearly all solutions are equally likely.
+    Odd candidates for p' are tested in windows, each with a new random start. Windows are much shorter than the
+    distance of two solutions, so nearly all solutions are equally likely.
     """
     alpha = _random_prime(alpha_bits, 1 << (alpha_bits - 1) | 1)
     step = 2 * alpha
@@ -254,13 +252,13 @@ def _subgroup_prime(bits: int, alpha_bits: int) -> tuple[mpz, mpz]:
         for place in _unsieved(int(start), int(step)):
             cofactor = start + 2 * place
             p = step * cofactor + 1
-            # The cheap test that rules out most comes first.
+            # The cheap test, which excludes most candidates, comes first.
             if gmpy2.is_strong_prp(cofactor, 2) and all(gmpy2.is_prime(r, PRIME_TESTS) for r in (p, cofactor)):
                 return p, alpha
 
 
 def _unsieved(start: int, step: int) -> list[int]:
-    """The places k of a window where neither p' = start + 2·k nor p = step·p' + 1 has a small odd factor."""
+    """Return the k in a window for which neither p' = start + 2·k nor p = step·p' + 1 has a small odd factor."""
     unsieved = np.ones(SIEVE_WINDOW, dtype=bool)
     for small in _odd_primes(SIEVE_BELOW):
         half, root = (small + 1) // 2, -pow(step, -1, small)  # 1/2 and the p' for which p = 0, modulo the small prime
@@ -275,7 +273,7 @@ def _odd_primes(below: int) -> list[int]:
 
 
 def _random_prime(bits: int, ones: int) -> mpz:
-    """A random prime in which all bits of `ones` are set."""
+    """Return a random prime in which all bits of `ones` are set."""
     while True:
         candidate = mpz(secrets.randbits(bits) | ones)
         if gmpy2.is_prime(candidate, PRIME_TESTS):

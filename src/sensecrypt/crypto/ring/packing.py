@@ -1,7 +1,7 @@
-"""Polynomials as bytes: so many bits per coefficient, so that every string of that length is a polynomial.
+"""Polynomials as bytes, with a fixed number of bits per coefficient: every string of that length is a polynomial.
 
-First the lower 32 bits of all coefficients. What is above them follows in the widest digits that fit, lowest bits
-first: of 16 or 8 bits, of 4 bits (two to a byte), and single bits (eight to a byte). All is little-endian.
+The lower 32 bits of all coefficients come first. The upper bits follow in the widest digits that fit, lowest bits
+first: 16 or 8 bits, 4 bits (two per byte), and single bits (eight per byte). All digits are little-endian.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy.typing as npt
 from sensecrypt.crypto.ring.arithmetic import Words
 
 Bytes = npt.NDArray[np.uint8]
-Digits = npt.NDArray[Any]  # whole numbers
+Digits = npt.NDArray[Any]  # integers
 LOW_BITS = 32
 
 
 def packed_bytes(dimension: int, bits: int) -> int:
-    """The length of a packed polynomial."""
+    """Return the length of a packed polynomial."""
     return dimension * bits // 8
 
 
@@ -44,12 +44,12 @@ def pack(words: Words, out: Bytes, bits: int) -> None:
 
 
 def unpack(rows: Bytes, bits: int) -> Words:
-    """The inverse of `pack`."""
+    """Return the polynomials of packed rows: the inverse of `pack`."""
     return joined(digits(rows, bits), bits)
 
 
 def digits(rows: Bytes, bits: int) -> list[Digits]:
-    """The digits of packed polynomials; sums of digits are the digits of sums, as `joined` takes them."""
+    """Return the digits of packed polynomials. `joined` also accepts sums of digits, as the digits of sums."""
     start = rows.shape[-1] * LOW_BITS // bits
     found: list[Digits] = [rows[:, :start].view("<u4")]
     for width in _widths(bits - LOW_BITS):
@@ -66,9 +66,9 @@ def digits(rows: Bytes, bits: int) -> list[Digits]:
 
 
 def joined(sums: Sequence[Digits], bits: int) -> Words:
-    """Polynomials modulo 2^`bits`, in the lowest bits of words, from their digits or from sums of digits."""
+    """Return polynomials modulo 2^`bits`, in the lowest bits of words, from their digits or from sums of digits."""
     low, *above = sums
-    high, done, place = np.zeros(low.shape, dtype=np.uint32), 0, 0  # what leaves its 32 bits is a multiple of 2^64
+    high, done, place = np.zeros(low.shape, dtype=np.uint32), 0, 0  # overflow of its 32 bits is a multiple of 2^64
     for width in _widths(bits - LOW_BITS):
         if width == 4:
             high[..., ::2] += above[place].astype(np.uint32) << done
@@ -83,5 +83,5 @@ def joined(sums: Sequence[Digits], bits: int) -> Words:
 
 
 def _widths(bits: int) -> list[int]:
-    """The widths of the digits above the lower 32 bits."""
+    """Return the widths of the digits above the lower 32 bits."""
     return [*(width for width in (16, 8, 4) if bits & width), *[1] * (bits & 3)]

@@ -1,31 +1,31 @@
 """Exact additive encryption from ring learning with errors: the public side.
 
-Everything lives in Z[X]/(X^n + 1) modulo q = 2^51, with n = 2048. A secret key is k ternary polynomials s_j; the public
-one is a, from a seed, and b_j = e_j − a·s_j. A ciphertext holds k·n values m_j of 32 bits, n to a polynomial:
+All polynomials are in Z[X]/(X^n + 1) modulo q = 2^51, with n = 2048. A secret key is k ternary polynomials s_j. The
+public key is a, expanded from a seed, and b_j = e_j − a·s_j. A ciphertext holds k·n values of 32 bits, n per
+polynomial m_j:
 
     c = (⌊a·u + f⌉, ⌊b_1·u + f_1⌉ + Δ·m_1, …, ⌊b_k·u + f_k⌉ + Δ·m_k),    Δ = q / 2^32 = 2^19
 
 with a fresh ternary u and fresh small errors f. ⌊·⌉ rounds the first polynomial to multiples of 2 and the others to
-multiples of 2^7, up or down at random, so that the mean is exact: a uniform number d below 2 or 2^7 is added and the
-lowest bits are dropped. They would be noise on the wire. Rounding uses nothing secret, so it costs no security.
+multiples of 2^7, up or down at random with exact mean: a uniform number d below 2 or 2^7 is added, and the lowest bits,
+which would only be noise, are dropped. Rounding uses nothing secret, so it does not reduce security.
 
-Adding ciphertexts adds values modulo 2^32 and noise: what decryption sees beside Δ·m_j is the sum of all
-e_j·u + f_j + f·s_j + r_j + r·s_j, where r and r_j are what rounding adds. As Δ divides q and 2^7 divides Δ, encoding is
-linear, and that noise does not depend on the values. Sharing a and u among k polynomials makes ciphertexts shorter:
+Adding ciphertexts adds values modulo 2^32 and noise. The noise beside Δ·m_j is the sum of all
+e_j·u + f_j + f·s_j + r_j + r·s_j, where r and r_j are the rounding errors. Δ divides q and 2^7 divides Δ, so encoding
+is linear, and the noise does not depend on the values. Sharing a and u among k polynomials makes ciphertexts shorter:
 Peikert, Vaikuntanathan, Waters 2008.
 
-Noise. Given the key, one coefficient is a sum of bounded draws, each of mean 0 whatever the others are, and so is
-subgaussian with variance V = 2/3·‖e_j‖² + 10.5 + 2^12 + (10.5 + 1)·‖s_j‖². Keys are made so that V ≤ `NOISE_VARIANCE`
+Noise. Given the key, one coefficient is a sum of bounded terms, each of mean 0 given the others, and so is
+subgaussian with variance V = 2/3·‖e_j‖² + 10.5 + 2^12 + (10.5 + 1)·‖s_j‖². Key generation ensures V ≤ `NOISE_VARIANCE`
 (`secret`). A sum of N ciphertexts is refused if a coefficient exceeds `NOISE_BOUND` = 15/32 Δ, which happens with
 probability at most 2·exp(−`NOISE_BOUND`² / (2·N·V)). For N = 10,000 (`Profile.max_summands`) that is below 2^−116 for
-one coefficient, and so below 2^−80 for a sum of 2^36 values. Up to there decryption is exact.
+one coefficient, and so below 2^−80 for a sum of 2^36 values. Below this bound, decryption is exact.
 
-A row is `HEADER_BYTES` of the key's digest and then the k + 1 polynomials, as `packing` has them, without the dropped
-bits. Every string of bits is a polynomial: a row is a ciphertext of this key if its length and its header say so.
-Polynomials at a row's end that hold no value do not travel (`Profile.row_bytes`): zeros stand for them, and `decrypt`
-does not look at them.
-Whoever changes the rest changes the values or the noise, and nobody notices before decryption, or, if the change is a
-multiple of Δ, ever: as with every additive scheme, it takes a MAC tag on the values to notice.
+A row is `HEADER_BYTES` of the key's digest, then the k + 1 polynomials in the format of `packing`, without the dropped
+bits. Every string of bits is a polynomial: a row is a ciphertext of this key if its length and header are right.
+Polynomials at a row's end that hold no value are not sent (`Profile.row_bytes`): the receiver replaces them by zeros,
+and `decrypt` ignores them. Changing the rest changes the values or the noise. Only decryption can detect it, and not if
+the change is a multiple of Δ: as with every additive scheme, detecting it takes a MAC tag on the values.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from sensecrypt.errors import InvalidCiphertext, InvalidKey
 from sensecrypt.profiles import RING_FIRST_BITS, RING_HEADER_BYTES, RING_VALUE_BITS, Profile
 
 SHIFT = MODULUS_BITS - 32  # Δ = 2^19
-FIRST_BITS, VALUE_BITS = RING_FIRST_BITS, RING_VALUE_BITS  # of a coefficient on the wire: first polynomial, values
+FIRST_BITS, VALUE_BITS = RING_FIRST_BITS, RING_VALUE_BITS  # per serialized coefficient: first polynomial, values
 NOISE_BOUND = 15 * 2**SHIFT // 32
 NOISE_VARIANCE = 37_200.0
 SEED_BYTES, HEADER_BYTES = 32, RING_HEADER_BYTES
-COEFFICIENTS_AT_ONCE = 2**16  # enough to spread the cost of a call, few enough for the processor's caches
+COEFFICIENTS_AT_ONCE = 2**16  # large enough to amortise a call, small enough for the processor's caches
 
 
 class RingPublicKey(PublicKeyBase):
@@ -62,7 +62,7 @@ class RingPublicKey(PublicKeyBase):
     __slots__ = ("_b", "_bits", "_places", "_seed", "_transforms")
 
     def __init__(self, seed: bytes, b: bytes, profile: str | Profile) -> None:
-        """A key from the seed of a and the packed polynomials b_j."""
+        """Parse the seed of a and the packed polynomials b_j."""
         chosen = profile_of("ring", profile)
         if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
             raise InvalidKey("seed", f"is not {SEED_BYTES} bytes", "use the key as it was generated")
@@ -82,17 +82,17 @@ class RingPublicKey(PublicKeyBase):
 
     @property
     def dimension(self) -> int:
-        """n: coefficients of a polynomial."""
+        """n, the number of coefficients of a polynomial."""
         return self._profile.key_bits
 
     @property
     def polynomials(self) -> int:
-        """k: polynomials of values in a ciphertext."""
+        """k, the number of polynomials of values in a ciphertext."""
         return self._profile.slots // self._profile.key_bits
 
     @property
     def seed(self) -> bytes:
-        """What a is made of."""
+        """The seed of a."""
         return self._seed
 
     @property
@@ -106,11 +106,11 @@ class RingPublicKey(PublicKeyBase):
         return expand(self._seed, self.dimension)
 
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
-        """Fresh ciphertexts of whole numbers of 32 bits, `slots` to a row.
+        """Return fresh ciphertexts of 32-bit integers, `slots` values per row.
 
         Args:
-            ints: within the signed range of 32 bits.
-            workers: at least 1; one is enough: a million values take 20 ms.
+            ints: integers within the signed range of 32 bits.
+            workers: at least 1, without effect: a million values take 20 ms in one process.
         """
         checks.whole("workers", workers, low=1, high=1024)
         values = self._polynomials_of(ints)
@@ -123,7 +123,7 @@ class RingPublicKey(PublicKeyBase):
         return rows
 
     def add(self, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
-        """Ciphertexts of the sums, row by row."""
+        """Return ciphertexts of the row-wise sums."""
         left, right = self.checked("a", a), self.checked("b", b)
         same_rows(len(left), len(right))
         sums = self.empty(len(left))
@@ -132,7 +132,7 @@ class RingPublicKey(PublicKeyBase):
         return sums
 
     def add_plain(self, a: Ciphertexts, ints: npt.ArrayLike) -> Ciphertexts:
-        """Ciphertexts of the sums with known numbers; not re-randomised, so whoever knows `a` learns `ints`."""
+        """Return ciphertexts of the sums with known numbers; not re-randomised, so `a` and the result reveal `ints`."""
         left, values = self.checked("a", a), self._polynomials_of(ints)
         same_rows(len(left), len(values))
         sums = self.empty(len(left))
@@ -143,13 +143,13 @@ class RingPublicKey(PublicKeyBase):
         return sums
 
     def accumulator(self, rows: int) -> RingAccumulator:
-        """An empty running sum of uploads of that many rows."""
+        """Return an empty running sum of uploads of that many rows."""
         return RingAccumulator(self, rows)
 
-    # What follows is for this package's other modules.
+    # Only other modules of this package use the following methods.
 
     def checked(self, argument: str, ciphertexts: Ciphertexts) -> Ciphertexts:
-        """Rows of this key: of its length and with its header."""
+        """Return the rows; raise if one does not have this key's length and header."""
         rows = np.ascontiguousarray(check_shape(argument, ciphertexts, self._profile.ciphertext_bytes))
         foreign = (rows[:, :HEADER_BYTES] != self._header()).any(axis=1)
         if foreign.any():
@@ -158,11 +158,11 @@ class RingPublicKey(PublicKeyBase):
         return rows
 
     def words(self, rows: Ciphertexts) -> Words:
-        """The k + 1 polynomials of each checked row."""
+        """Return the k + 1 polynomials of each checked row."""
         return self.joined(self.digits(rows))
 
     def digits(self, rows: Ciphertexts) -> list[Digits]:
-        """The digits of checked rows: those of the first polynomial, then those of the polynomials of values."""
+        """Return the digits of checked rows: first those of the first polynomial, then those of the values."""
         values = rows[:, self._places[1].start :].reshape(len(rows) * self.polynomials, -1)
         return [
             *digits(rows[:, self._places[0]], FIRST_BITS),
@@ -170,7 +170,7 @@ class RingPublicKey(PublicKeyBase):
         ]
 
     def joined(self, sums: Sequence[Digits]) -> Words:
-        """The k + 1 polynomials of each row, from its digits or from sums of digits."""
+        """Return the k + 1 polynomials of each row, from its digits or from sums of digits."""
         rows, first = len(sums[0]), len(digits(np.empty((0, FIRST_BITS), dtype=np.uint8), FIRST_BITS))
         words = np.empty((rows, self.polynomials + 1, self.dimension), dtype=np.int64)
         values = joined(sums[first:], VALUE_BITS).reshape(rows, -1, self.dimension)
@@ -179,12 +179,12 @@ class RingPublicKey(PublicKeyBase):
         return words
 
     def steps(self, rows: int) -> Iterator[slice]:
-        """Rows to work on together."""
+        """Yield slices of rows that are processed together."""
         size = max(1, COEFFICIENTS_AT_ONCE // (self.slots + self.dimension))
         return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
 
     def _encrypt_with(self, values: Words, u: Small, f: Small, d: Bytes, out: Ciphertexts) -> None:
-        """Encryption with given randomness: f is the errors and d what rounds, of all rows for each polynomial."""
+        """Write ciphertexts made with given randomness: errors f and rounding numbers d, per polynomial and row."""
         small = small_transform(u)
         for index in range(self.polynomials + 1):
             words = product(small, self._transforms[index])
@@ -195,12 +195,12 @@ class RingPublicKey(PublicKeyBase):
             self._write(words, index, out)
 
     def write(self, words: Words, out: Ciphertexts) -> None:
-        """Sums as rows whose headers are there already."""
+        """Write sums to rows that already have headers."""
         for index in range(words.shape[1]):
             self._write(words[:, index], index, out)
 
     def _write(self, words: Words, index: int, out: Ciphertexts) -> None:
-        """One polynomial of rows, without its lowest bits."""
+        """Write one polynomial of the rows, without its lowest bits."""
         bits = self._bits[index]
         pack(words >> (MODULUS_BITS - bits), out[:, self._places[index]], bits)
 
@@ -208,7 +208,7 @@ class RingPublicKey(PublicKeyBase):
         return np.frombuffer(self._digest, dtype=np.uint8, count=HEADER_BYTES)
 
     def empty(self, rows: int) -> Ciphertexts:
-        """Rows with their headers."""
+        """Return new rows with headers."""
         made = np.empty((rows, self._profile.ciphertext_bytes), dtype=np.uint8)
         made[:, :HEADER_BYTES] = self._header()
         return made
@@ -222,10 +222,10 @@ class RingPublicKey(PublicKeyBase):
 
 
 class RingAccumulator(RunningSum[Ciphertexts]):
-    """The running sum of uploads, digit by digit: memory does not grow with the number of clients."""
+    """The running sum of uploads, digit by digit; its memory does not depend on the number of clients."""
 
     def __init__(self, public: RingPublicKey, rows: int) -> None:
-        """Empty until the first upload."""
+        """Start with no summands."""
         super().__init__(rows, public.profile)
         self._public = public
         none = public.digits(public.empty(1))
@@ -237,8 +237,8 @@ class RingAccumulator(RunningSum[Ciphertexts]):
     def _add(self, upload: Ciphertexts, rows: RowNumbers) -> None:
         for part in self._public.steps(len(upload)):
             numbers = rows[part]
-            together = numbers[-1] - numbers[0] + 1 == len(numbers)  # then they are added in place
-            where = slice(numbers[0], numbers[-1] + 1) if together else numbers
+            contiguous = numbers[-1] - numbers[0] + 1 == len(numbers)  # then they are added in place
+            where = slice(numbers[0], numbers[-1] + 1) if contiguous else numbers
             for total, each in zip(self._digits, self._public.digits(upload[part]), strict=True):
                 total[where] += each
 

@@ -1,6 +1,6 @@
-"""Random polynomials. Bits come from AES-256 in counter mode under a key of the operating system, fresh for each call.
+"""Random polynomials. Bits come from AES-256 in counter mode, with a fresh key from the operating system per call.
 
-No branch and no memory access depends on what is drawn, except on which bytes are drawn anew, and those are not used.
+No branch and no memory access depends on the random values, except on rejected bytes, which are not used.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TERNARY_VARIANCE = 2 / 3
 
 
 def random_bytes(count: int) -> Bytes:
-    """Bytes that nobody can tell from uniform ones."""
+    """Return pseudorandom bytes."""
     stream = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
     return np.frombuffer(bytearray(stream.update(bytes(count))), dtype=np.uint8)
 
 
 def ternary(shape: tuple[int, ...]) -> Small:
-    """Coefficients −1, 0 and 1, each with probability exactly 1/3: a byte below 255, modulo 3."""
+    """Return coefficients −1, 0 and 1, each with probability exactly 1/3: a byte below 255, modulo 3."""
     drawn = random_bytes(int(np.prod(shape)))
     again = np.flatnonzero(drawn == 255)
     while again.size:
@@ -40,7 +40,7 @@ def ternary(shape: tuple[int, ...]) -> Small:
 
 
 def errors(shape: tuple[int, ...]) -> Small:
-    """Coefficients of a centred binomial distribution: heads among 42 coins, less 21."""
+    """Return coefficients of a centred binomial distribution: the number of ones in 42 random bits, minus 21."""
     coins = random_bytes(6 * int(np.prod(shape))).reshape(6, -1)
     coins[5] &= 2 ** (COINS - 40) - 1
     heads: Small = np.bitwise_count(coins).sum(axis=0, dtype=np.uint8).view(np.int8).reshape(shape)
@@ -48,7 +48,7 @@ def errors(shape: tuple[int, ...]) -> Small:
 
 
 def below_powers_of_2(exponents: Sequence[int], shape: tuple[int, ...]) -> Bytes:
-    """Uniform numbers below 2^t for each t of at most 8, which round polynomials to multiples of 2^t."""
+    """Return uniform numbers below 2^t for each exponent t ≤ 8; they round polynomials to multiples of 2^t."""
     drawn = random_bytes(len(exponents) * int(np.prod(shape))).reshape(len(exponents), *shape)
     for numbers, exponent in zip(drawn, exponents, strict=True):
         numbers &= 2**exponent - 1
@@ -56,9 +56,9 @@ def below_powers_of_2(exponents: Sequence[int], shape: tuple[int, ...]) -> Bytes
 
 
 def expand(seed: bytes, dimension: int) -> Words:
-    """The public polynomial a, uniform modulo q: SHAKE-128 of the seed, read like any packed polynomial.
+    """Return the public polynomial a, uniform modulo q: SHAKE-128 of the seed, parsed as a packed polynomial.
 
-    As it is a hash, no maker of a key can choose it.
+    It is a hash, so the creator of a key cannot choose it.
     """
     data = hashlib.shake_128(b"sensecrypt ring" + seed).digest(packed_bytes(dimension, MODULUS_BITS))
     polynomial: Words = unpack(np.frombuffer(data, dtype=np.uint8).reshape(1, -1), MODULUS_BITS)[0]

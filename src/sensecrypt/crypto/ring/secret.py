@@ -1,9 +1,8 @@
-"""Ring learning with errors: the secret side. Nothing that aggregates may import this module.
+"""Ring learning with errors: the secret side. The aggregator's code must not import this module.
 
-Whoever can have ciphertexts of its own making decrypted, and sees the values, learns the secret key: of (X^0, 0) the
-"value" is s itself. Decrypt only sums that nobody sees before a MAC tag of the values has matched, and make every
-refusal look the same: whether a forged ciphertext was refused is one bit about s. `decrypt` says neither which row nor
-which coefficient was wrong.
+An attacker who gets chosen ciphertexts decrypted learns the secret key: (X^0, 0) decrypts to s. So no decrypted value
+may be shown before the MAC tag of the values has matched, and all refusals must look the same: whether a forged
+ciphertext was refused is one bit of information about s. `decrypt` does not report which row or coefficient was wrong.
 
 Timing: no branch and no memory access of `decrypt` depends on the key or on a value, except whether it refuses.
 """
@@ -37,37 +36,37 @@ _UNUSED = 64 - MODULUS_BITS
 
 
 class RingSecretKey(SecretKeyBase):
-    """Decrypts."""
+    """Decrypts; holds the ternary polynomials s_j."""
 
     __slots__ = ("_public", "_s", "_transforms")
 
     def __init__(self, s: Small, public: RingPublicKey) -> None:
-        """A key from its ternary polynomials, checked against the public key."""
+        """Check the ternary polynomials against the public key."""
         if s.dtype != np.int8 or s.shape != (public.polynomials, public.dimension) or (s > 1).any() or (s < -1).any():
-            raise InvalidKey("s", "is no secret key of this profile", "use the key pair as it was generated")
+            raise InvalidKey("s", "is not a secret key of this profile", "use the key pair as it was generated")
         self._s, self._public, self._transforms = s, public, small_transform(s)
         b = unpack(np.frombuffer(public.b, dtype=np.uint8).reshape(len(s), -1), MODULUS_BITS)
         e = (b + product(self._transforms, split_transform(public.a))) << _UNUSED >> _UNUSED
         if (np.abs(e) > LARGEST_ERROR).any() or (_noise_variances(s, e) > NOISE_VARIANCE).any():
-            raise InvalidKey("s", "does not go with the public key", "use the key pair as it was generated")
+            raise InvalidKey("s", "does not match the public key", "use the key pair as it was generated")
 
     @property
     def public(self) -> RingPublicKey:
-        """The key that goes with it."""
+        """The public key of this pair."""
         return self._public
 
     def encrypt(self, ints: npt.ArrayLike, *, workers: int = 1) -> Ciphertexts:
-        """The same as the public key's."""
+        """Return fresh ciphertexts, like the public key's `encrypt`."""
         return self._public.encrypt(ints, workers=workers)
 
     def decrypt(self, ciphertexts: Ciphertexts, count: int, *, workers: int = 1) -> Ints:
-        """The first `count` values.
+        """Return the first `count` values.
 
         Raises:
-            InvalidCiphertext: malformed rows, or, without saying where, rows with more noise than a sum of
-                `max_summands` ciphertexts has, or with values beyond `count`.
+            InvalidCiphertext: malformed rows; rows with more noise than a sum of `max_summands` ciphertexts, or with
+                values beyond `count`, without saying which.
         """
-        checks.whole("workers", workers, low=1, high=1024)  # one is enough
+        checks.whole("workers", workers, low=1, high=1024)  # without effect: one process is enough
         public = self._public
         rows = public.checked("ciphertexts", ciphertexts)
         check_count(count, len(rows), public.slots)
@@ -80,16 +79,16 @@ class RingSecretKey(SecretKeyBase):
         flat = values.reshape(-1)
         if bool(noisy.reshape(-1)[:used].any()) | bool(flat[count : used * public.dimension].any()):
             problem = "do not decrypt to packed values"
-            fix = "check that all are of this key, that `count` is right and that no sum has too many summands"
+            fix = "check that they are of this key, that `count` is right and that no sum has too many summands"
             raise InvalidCiphertext("ciphertexts", problem, fix)
         return flat[:count]
 
     def secret_bytes(self) -> bytes:
-        """The secret itself, for the key file alone."""
+        """Return the serialized secret polynomials; only for key files."""
         return self._s.tobytes()
 
     def _decrypt_rows(self, rows: Ciphertexts, values: Words) -> Words:
-        """Write the values of checked rows, and return the noise beside them."""
+        """Write the values of checked rows to `values`, and return their noise."""
         words = self._public.words(rows)
         halves = split_transform(words[:, 0])
         phases = words[:, 1:]
@@ -103,9 +102,9 @@ class RingSecretKey(SecretKeyBase):
 
 
 def generate_ring(profile: str | Profile) -> RingSecretKey:
-    """A fresh key from the operating system's randomness.
+    """Return a fresh key from the operating system's randomness.
 
-    A polynomial whose noise would exceed `NOISE_VARIANCE` is drawn again: one in 2^20.
+    Polynomials whose noise would exceed `NOISE_VARIANCE`, one in 2^20, are drawn again.
     """
     chosen = get_profile(profile)
     n, k = chosen.key_bits, chosen.slots // chosen.key_bits
@@ -120,7 +119,7 @@ def generate_ring(profile: str | Profile) -> RingSecretKey:
 
 
 def _noise_variances(s: Small, e: npt.NDArray[np.int8] | Words) -> npt.NDArray[np.float64]:
-    """V of each polynomial: the noise of one ciphertext, as `public` has it."""
+    """Return V of each polynomial, the noise variance of one ciphertext (see `public`)."""
     rounding_first, rounding = (4.0 ** (MODULUS_BITS - bits) / 4 for bits in (FIRST_BITS, VALUE_BITS))
     return TERNARY_VARIANCE * _squares(e) + VARIANCE + rounding + (VARIANCE + rounding_first) * _squares(s)
 

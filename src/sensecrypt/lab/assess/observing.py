@@ -1,11 +1,11 @@
-"""What an adversary saw of a client in a recorded run: built from the messages that its role received, nothing else.
+"""What an adversary observes of a client in a recorded run, from the messages that its role received only.
 
 eavesdropper        the client's uploads; the initial model, which is public
-aggregator          all uploads, its own sums, and Γ where clients send it in the clear
-aggregator+client   besides, what one other member of the cluster knows: the models, the order, its own weights
+aggregator          all uploads, its own sums, and Γ if clients send it in the clear
+aggregator+client   also what another member of the cluster knows: the models, the order, its own weights
 
 The aggregator knows which slots are plain, but in the prefix layout not which parameter a slot holds: there it has
-values without positions. What is blinded tells it nothing: it stands here like what is encrypted.
+values without positions. Blinded values are treated like encrypted ones: they carry no information.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ IntVector = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """An observation, and apart from it what scores need.
+    """An observation, and the truth that scores need.
 
     Attributes:
         observation: all that an attack may use.
@@ -108,7 +108,7 @@ class _Recording:
         self.folder, self.config = folder, folder.read_config()
         checkpoint = folder.load_checkpoint()
         if checkpoint is None:
-            raise InvalidInput(str(folder.path), "has no complete round", "let the run go on with --resume")
+            raise InvalidInput(str(folder.path), "has no complete round", "continue the run with --resume")
         self.labels = checkpoint[1]["labels"]
         self.problem: Problem = configured_problem(self.config)
         self.samples = [len(labels) for _, labels in self.problem.clients]
@@ -138,7 +138,7 @@ class _Recording:
         return Round(header["run"], number, cluster, "model", size, profile, weights, attempt, factors, self.clip), data
 
     def _members(self, number: int, cluster: int) -> list[int]:
-        """Of one round: not all of a cluster are, where members are sampled."""
+        """The members that were sampled for a round."""
         return [
             record.client
             for record in clients_of(self.folder.records())
@@ -161,7 +161,7 @@ class _Recording:
         return parse_any(self.folder.message(number, f"members-{int(self.labels[client])}"), "members")[1]
 
     def upload_of(self, client: int, number: int, colluder: int | None) -> tuple[FloatVector, BoolVector]:
-        """What a client sent, in natural order, NaN where unknown; and which values were encrypted."""
+        """A client's upload in natural order, NaN where unknown; and which values were encrypted."""
         round_, data = self.round_of(client, number)
         upload = Upload.from_bytes(data, round_)
         slots = self._plain_slots(upload, round_)
@@ -169,7 +169,7 @@ class _Recording:
         return _to_natural(slots, self.order(client, number, colluder)), hidden
 
     def mask(self, client: int, number: int, colluder: int | None) -> BoolVector | None:
-        """What was encrypted, where that is known though nothing else is in sight; None: it follows from what is."""
+        """The mask, if it is known although all values are hidden; None if the observation implies it."""
         if not self.config.encryption.blinded or self.order(client, number, colluder) is _UNKNOWN:
             return None
         return self.upload_of(client, number, colluder)[1]
@@ -196,7 +196,7 @@ class _Recording:
         return Unplaced(values=values, others=rows, possible=possible, step=step, scale=scale)
 
     def _slots_of(self, client: int, number: int) -> FloatVector:
-        """What travelled plain, NaN elsewhere, and everywhere if nothing arrived."""
+        """The plain values, NaN elsewhere; all NaN without an upload."""
         try:
             round_, data = self.round_of(client, number)
         except InvalidInput:
@@ -204,7 +204,7 @@ class _Recording:
         return self._plain_slots(Upload.from_bytes(data, round_), round_)
 
     def _plain_slots(self, upload: Upload, round_: Round) -> FloatVector:
-        """The values that can be read off an upload, NaN elsewhere."""
+        """The plain values of an upload, NaN elsewhere."""
         slots = np.full(round_.size, np.nan)
         if upload.plain.size and not self.config.encryption.blinded:
             values = model_format(round_).decode(upload.plain, round_.share(upload.client))
@@ -212,7 +212,7 @@ class _Recording:
         return slots
 
     def _true_order(self, client: int, number: int) -> IntVector | None:
-        return self.members(client, number).get("order")  # for telling shares; not the adversary's
+        return self.members(client, number).get("order")  # for the encrypted share; the adversary does not have it
 
     def model_before(self, client: int, number: int, colluder: int | None, *, aggregates: bool) -> FloatVector:
         """The model the client started from, NaN where the adversary does not know it."""
@@ -251,9 +251,9 @@ class _Recording:
         return self.gradient(sent, self.model_before(client, number - 1, colluder, aggregates=aggregates), scale)
 
     def subtracted(self, client: int, number: int, colluder: int) -> FloatVector:
-        """What is left of the cluster's sum when everybody else's values are taken from it: the client's own.
+        """The client's values: the cluster's sum minus the values of all others.
 
-        That works wherever nobody else encrypted or blinded, or only the colluder, who knows its own.
+        NaN where a client other than the colluder encrypted or blinded a value.
         """
         round_, _ = self.round_of(client, number)
         cluster = int(self.labels[client])
@@ -276,7 +276,7 @@ class _Recording:
         return rest / (round_.share(client) * round_.factor(client) * 2.0**form.frac_bits)
 
     def own(self, client: int, number: int) -> FloatVector:
-        """What a client knows of itself: what it sent, before encryption."""
+        """A client's own update before encryption."""
         return parse_any(self.folder.message(number, f"own-{client}"), "own")[1]["sent"].astype(np.float64)
 
     def description(self, client: int) -> FloatVector | None:

@@ -74,7 +74,7 @@ def draw(report: Report, folder: Path) -> list[Path]:
 
 
 def _training_time(report: Report) -> Figure:
-    """How long the whole training takes, and how long it would with our implementation of the same encryption."""
+    """Device time of the whole training, and of the same training with our implementation."""
     rows = report["rows"]
     figure, [axes] = sheet(_title("Training time", report), panels=1, size=(11, 0.72 * len(rows) + 1.7))
     seconds = [(row["device_seconds"], row["device_seconds_ours"]) for row in rows]
@@ -92,14 +92,14 @@ def _training_time(report: Report) -> Figure:
 
 
 def _accuracy(report: Report) -> Figure:
-    """Whether a method costs accuracy: the clients' mean and range, round by round, in percent."""
+    """The clients' mean accuracy and range by round, in percent."""
     curves = [_curves(row, "accuracy", 100.0) for row in report["rows"]]
     title = _title("Accuracy", report, "line: mean of the clients; shade: worst to best; grey: the other rows")
     return _curve_panels(title, report["rows"], curves, "accuracy, %", " %")
 
 
 def _communication(report: Report) -> Figure:
-    """What a round sends: bars up and down a row, mean over the rounds."""
+    """Bytes up and down per round and row, mean of all rounds."""
     rows = report["rows"]
     figure, [axes] = sheet(_title("Communication", report), panels=1, size=(11, 0.72 * len(rows) + 1.7))
     sent = [[fmean(each[way] / 1e6 for each in row["rounds"]) for way in ("bytes_up", "bytes_down")] for row in rows]
@@ -113,7 +113,7 @@ def _communication(report: Report) -> Figure:
 
 
 def _timeline(report: Report) -> Figure:
-    """What each client did in the last round, and how long it waited for the others."""
+    """The steps of each client in the last round, and its waiting."""
     rows = report["rows"]
     columns, most = columns_for(len(rows)), max(len(row["timeline"]) for row in rows)
     height = math.ceil(len(rows) / columns) * (0.19 * most + 1.0) + 1.1
@@ -129,7 +129,7 @@ def _timeline(report: Report) -> Figure:
 
 
 def _round_time(report: Report) -> Figure:
-    """How evenly a round's work is spread: seconds of the fastest, the mean and the slowest client."""
+    """Seconds of the fastest, the mean and the slowest client by round."""
     curves = [_curves(row, "client_seconds", 1.0) for row in report["rows"]]
     title = _title(
         "Time of a round", report, "line: mean of the clients; shade: fastest to slowest; grey: the other rows"
@@ -148,7 +148,7 @@ def _curves(row: Row, quantity: str, scale: float) -> Curves:
 
 
 def _curve_panels(title: str, rows: Sequence[Row], curves: Sequence[Curves], label: str, unit: str) -> Figure:
-    """One panel a row: its mean and range in its colour, everybody's mean in grey behind, the last values in words."""
+    """One panel per row: its mean and range in colour, the means of the others in grey, the last values as text."""
     columns = columns_for(len(rows))
     size = (4.4 * columns + 3.6 * (columns == 1), 2.6 * math.ceil(len(rows) / columns) + 1.2)
     figure, panels = sheet(title, panels=len(rows), size=size, share=True)
@@ -172,7 +172,7 @@ def _curve_panels(title: str, rows: Sequence[Row], curves: Sequence[Curves], lab
 
 
 def _client_bars(axes: Axes, timeline: Sequence[Mapping[str, Any]]) -> None:
-    """The clients from top to bottom, each a bar of its phases one after the other."""
+    """One bar per client, of its phases in order."""
     places, ends = range(len(timeline)), [0.0] * len(timeline)
     for phase, colour in PHASES.items():
         spent = [client[phase] for client in timeline]
@@ -186,7 +186,7 @@ def _client_bars(axes: Axes, timeline: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _bar(axes: Axes, place: float, thick: float, value: float, note: str, colour: str, hatched: bool = False) -> None:
-    """A bar with its value in words behind it; zero has no bar on a logarithmic axis, but its words."""
+    """A bar with its value as text; zero has no bar on a logarithmic axis."""
     start = axes.get_xlim()[0]
     end = max(value, start)
     axes.barh(place, end - start, thick, start, **look(colour, hatched))
@@ -207,7 +207,7 @@ def _title(what: str, report: Report, note: str = "") -> str:
 
 
 def _how(row: Row) -> str:
-    """What a time rests on; nothing for a row that encrypts nothing."""
+    """How a time was charged; empty for a row without encryption."""
     if row["encrypted_share"] == 0:
         return ""
     return f", {row['implementation']}" + (", calibrated" if row["crypto"] == "calibrated" else "")

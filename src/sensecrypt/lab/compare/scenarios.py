@@ -1,4 +1,4 @@
-"""The paper's scenarios: whose data differ how, and on what devices ("Experimental Settings", Appendices C and D)."""
+"""The paper's scenarios: data and devices ("Experimental Settings", Appendices C and D)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ SCENARIOS = {
         {"partition": "iid", "cpus": [[6, 5, 4, 3, 2, 1]], "bandwidths": [[50]], "rounds": 3},
     ),
     "divergence": Scenario(
-        "even devices of one processor, for partitions from alike to apart (Appendix D)",
+        "even devices of one processor, for partitions of growing divergence (Appendix D)",
         10,
         False,
         {"partition": "iid", "cpus": [[1]], "bandwidths": [[50]], "rounds": 3},
@@ -75,7 +75,7 @@ _DATASETS: dict[str, dict[str, Any]] = {"cifar-10": {"B": 2.0, "C": 0.5, "learni
 
 
 def scenario_settings(name: str, dataset: str, explicit: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run in a scenario: those of the scenario and of the data set beneath the explicit ones."""
+    """The settings of a run in a scenario: explicit ones, then those of the data set, then of the scenario."""
     if name not in SCENARIOS:
         raise InvalidInput("scenario", f"is {name!r}", f"choose one of {', '.join(SCENARIOS)}")
     for key, instead in (("policy", "--policies"), ("preset", "--preset"), ("crypto", "--crypto")):

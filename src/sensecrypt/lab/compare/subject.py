@@ -1,4 +1,4 @@
-"""What `advise` and `demo` look at: a network of the zoo on a named data set, or a user's own model and data."""
+"""The subject of `advise` and `demo`: a network of the zoo on a named data set, or a user's model and data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Subject:
         inputs: of all samples, as bytes or as numbers.
         labels: of the inputs.
         classes: how many there are.
-        problem: the same, dealt out to clients; None: as the configuration says.
+        problem: the same, split over clients; None: as configured.
     """
 
     name: str
@@ -48,7 +48,7 @@ def named_subject(dataset: str, model: str) -> Subject:
 
 
 def own_subject(model: nn.Module, data: Any, clients: int) -> Subject:
-    """A user's model, and its data dealt out evenly.
+    """A user's model, and its data split evenly over the clients.
 
     Args:
         model: where training starts; its output is one number per class.
@@ -76,7 +76,7 @@ def own_subject(model: nn.Module, data: Any, clients: int) -> Subject:
 
 
 def call_from_file(place: str, function: str | None = None) -> Any:
-    """What a function without arguments in a Python file returns.
+    """Call a function without arguments of a Python file.
 
     Args:
         place: FILE.py:FUNCTION.

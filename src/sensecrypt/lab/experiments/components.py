@@ -83,7 +83,7 @@ def step_rows(result: Result, preset: str) -> list[Row]:
     """One row per step, client and round; for preset paper, at python-paillier's cost."""
     side = STOCK if preset == "paper" else OURS
     stock = stock_cost_model() if preset == "paper" else None
-    log = [stock.charge(record) if stock else record for record in result.log if record.round >= 0]
+    log = [stock.apply(record) if stock else record for record in result.log if record.round >= 0]
     rows: list[Row] = []
 
     def add(step: str, client: int | None, seconds: float, share: float | None = None) -> None:

@@ -1,1 +1,1 @@
-"""Everything on one machine: clients in worker processes, coordinator and key service in this one."""
+"""The transport on one machine: clients in worker processes, coordinator and key service in the main process."""

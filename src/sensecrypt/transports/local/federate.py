@@ -1,4 +1,4 @@
-"""Federated training of a user's own model, as a function call."""
+"""`federate`: federated training of a user's own model by a function call."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class RoundDone:
     """The argument of `on_round`.
 
     Attributes:
-        number: of the round, from 0.
-        metrics: figures on the test data, the mean over clusters.
-        encrypted_share: mean share of the model that clients encrypted.
-        left_out: clients that did not count, and why.
-        model: makes the model of a cluster as it is after this round.
+        number: the round's number, from 0.
+        metrics: figures on the test data, averaged over clusters.
+        encrypted_share: the mean share of the model that clients encrypted.
+        left_out: the reasons why clients did not count, by client.
+        model: returns a cluster's model after this round.
     """
 
     number: int
@@ -49,12 +49,12 @@ class RoundDone:
 
 
 OnRound = Callable[[RoundDone], Any]
-_INTERRUPTED = 130  # the exit code of who is ended by Ctrl-C
-_LOOP = ("learning_rate", "momentum", "local_epochs", "batch_size")  # settings of the loop that `fit` replaces
+_INTERRUPTED = 130  # the exit code after Ctrl-C
+_LOOP = ("learning_rate", "momentum", "local_epochs", "batch_size")  # settings of the training loop that `fit` replaces
 
 
 class Stopped(SystemExit, KeyboardInterrupt):
-    """Ctrl-C, without a traceback: what was done is kept in the run's folder."""
+    """Ctrl-C, without a traceback; finished rounds are in the run's folder."""
 
 
 def federate(
@@ -86,35 +86,34 @@ def federate(
     """Train `model` on the clients' data with per-device selective encryption.
 
     Args:
-        model: where training starts; what requires a gradient and the statistics of its state are trained together.
+        model: the initial model; parameters that require a gradient and the statistics of its state are averaged.
         clients: each client's data: tensors, a Dataset, a DataLoader, a list of batches; or functions without
-            arguments that make them, called when a client takes part; or, with `load`, any identifiers of clients.
-        test: data to measure models on after every round.
-        load: from an element of `clients` to its data.
-        client_tests: data of each client to measure its cluster's model on, likewise.
-        loss: of a model's output and the batch; PyTorch's own losses get the batch's last part in its place. Without
-            one, the output's own `loss`, as transformers have it; else cross-entropy.
-        fit: a client's whole training in a round, in place: fit(model, data, round), data as they were passed.
-        optimizer: from parameters to an optimiser; else stochastic gradient descent as in `settings`.
-        scheduler: from an optimiser to a schedule that has one step per round.
+            arguments that return them, called when a client takes part; or, with `load`, any identifiers of clients.
+        test: test data, on which models are measured after every round.
+        load: returns the data of an element of `clients`.
+        client_tests: each client's test data, on which its cluster's model is measured, or functions that return them.
+        loss: returns the loss of a model's output and the batch; PyTorch's own losses get the batch's last part instead
+            of the batch. None: the output's own `loss`, as in transformers, else cross-entropy.
+        fit: a client's whole training in a round, in place: fit(model, data, round), with data as passed.
+        optimizer: returns an optimiser for parameters; None: stochastic gradient descent as in `settings`.
+        scheduler: returns a learning-rate schedule for an optimiser, with one step per round.
         proximal_mu: μ of FedProx.
-        metrics: figures by name, each of a model's output and a batch.
-        evaluate: all figures of a model at once: evaluate(model, test).
-        rounds: how many.
-        server: the rule by which a round's mean update moves the model: `fedavg`, `fedavgm`, `fedadam`, `fedyogi`, or
-            a `ServerRule` with its rates.
-        sample: clients per round: how many, or their share if below 1.
-        weights: of the clients in every mean; else their numbers of samples.
-        devices: one for each client; they decide how much each encrypts.
-        device: where models train: `auto`, `cpu`, `cuda` or `mps`.
-        out: the run's folder; None: nothing is kept.
+        metrics: functions of a model's output and a batch, by name.
+        evaluate: returns all figures of a model: evaluate(model, test).
+        rounds: number of rounds.
+        server: the rule of the server update: `fedavg`, `fedavgm`, `fedadam`, `fedyogi`, or a `ServerRule` with rates.
+        sample: clients per round: their number, or their share if below 1.
+        weights: the clients' weights in every mean; None: their numbers of samples.
+        devices: one device per client; they determine how much each client encrypts.
+        device: the device on which models train: `auto`, `cpu`, `cuda` or `mps`.
+        out: the run's folder; None: nothing is saved.
         resume: continue the run in `out` if there is one.
         progress: show a line on standard error, in terminals and notebooks.
         on_round: called after each round; the run stops if it returns True.
-        settings: everything else, by the names of `sensecrypt.config.RunConfig`.
+        settings: all other settings, by the names of `sensecrypt.config.RunConfig`.
 
     Returns:
-        The trained model of each cluster, who is in which, figures and records.
+        The trained model of each cluster, the cluster of each client, figures and records.
     """
     recipe = make_recipe(
         loss=loss,
@@ -148,11 +147,11 @@ def federate(
     with ExitStack() as stack:
         if out is None:
             if resume:
-                raise InvalidInput("resume", "continues the run of a folder, and out is not given", "pass out=")
+                raise InvalidInput("resume", "continues the run of a folder, but out is not given", "pass out=")
             out = stack.enter_context(tempfile.TemporaryDirectory())
         folder = RunFolder(Path(out))
-        goes_on = resume and folder.exists()
-        if goes_on:
+        resumes = resume and folder.exists()
+        if resumes:
             with folder.held():
                 config = _changed(folder, config)
         line = Progress(config.training.rounds, shown=progress)
@@ -162,7 +161,7 @@ def federate(
                 config,
                 folder,
                 problem=problem,
-                resume=goes_on,
+                resume=resumes,
                 on_records=lambda *done: _after(line, on_round, *done),
                 on_reply=line.reply,
             )
@@ -171,21 +170,21 @@ def federate(
 
 
 def _configured(model: nn.Module, settings: Mapping[str, Any], given: Mapping[str, Any], recipe: Recipe) -> RunConfig:
-    """The run's configuration; a setting that is also an argument is refused."""
+    """Return the run's configuration; raise for a setting that is also an argument."""
     arguments = {name: value for name, value in given.items() if value is not None}
     named = {"dataset": "own", "model": type(model).__name__, "partition": "own"}
     for name in {**arguments, **named}.keys() & settings.keys():
-        raise InvalidInput("settings", f"has {name}, which federate takes from its arguments", "leave it out there")
+        raise InvalidInput("settings", f"has {name}, which is an argument of federate", "leave it out of settings")
     replaced = {"fit": (recipe.fit, _LOOP), "optimizer": (recipe.optimizer, ("learning_rate", "momentum"))}
     for argument, (function, names) in replaced.items():
         for name in names if function is not None else ():
             if name in settings:
-                raise InvalidInput("settings", f"has {name}, which {argument} decides", "leave one of them out")
+                raise InvalidInput("settings", f"has {name}, which {argument} replaces", "leave one of them out")
     return make_config({**settings, **named, **arguments})
 
 
 def _server(server: str | ServerRule | None) -> dict[str, Any]:
-    """The settings of a server rule."""
+    """Return the settings of a server rule."""
     if server is None:
         return {}
     if isinstance(server, ServerRule):
@@ -195,25 +194,26 @@ def _server(server: str | ServerRule | None) -> dict[str, Any]:
 
 
 def _devices(devices: Sequence[Device] | None, clients: int) -> dict[str, Any]:
-    """The settings that describe these devices."""
+    """Return the settings of these devices."""
     if devices is None:
         return {}
     for index, each in enumerate(devices):
         if not isinstance(each, Device):
             raise InvalidInput(f"devices[{index}]", f"is a {type(each).__name__}", "pass a sensecrypt.Device")
     if len(devices) != clients:
-        raise InvalidInput("devices", f"are {len(devices)}, clients {clients}", "pass one per client")
+        problem = f"has {len(devices)} elements, but there are {clients} clients"
+        raise InvalidInput("devices", problem, "pass one per client")
     return {"cpus": [each.speed for each in devices], "bandwidths": [each.bandwidth for each in devices]}
 
 
 def _changed(folder: RunFolder, config: RunConfig) -> RunConfig:
-    """The configuration of the run in the folder with what this call has otherwise, if that can change."""
+    """Return the configuration of the run in the folder, changed to that of this call; raise if that is not allowed."""
     known, changes = to_settings(folder.read_config()), {}
     for name, value in to_settings(config).items():
         if (name, value) != ("profile", "auto") and name != "statistics" and value != known.get(name):
             if name not in CHANGEABLE:
-                problem = f"is {value}, and the run in {folder.path} has {known.get(name)}"
-                raise InvalidInput(name, problem, "pass what the run began with, or choose another folder")
+                problem = f"is {value}, but the run in {folder.path} has {known.get(name)}"
+                raise InvalidInput(name, problem, "pass the run's value, or choose another folder")
             changes[name] = value
     return folder.change_config(changes)
 
@@ -221,7 +221,7 @@ def _changed(folder: RunFolder, config: RunConfig) -> RunConfig:
 def _after(
     line: Progress, on_round: OnRound | None, number: int, records: list[Record], observer: LocalObserver
 ) -> bool:
-    """Show the round, and call `on_round`; returns whether the run stops."""
+    """Show the round, call `on_round`, and return whether the run stops."""
     metrics = mean_figures([record.metrics or {} for record in servers_of(records)])
     line.round(number, metrics)
     if on_round is None:
@@ -235,8 +235,8 @@ def _after(
 
 
 def _stopped(folder: RunFolder, *, kept: bool) -> BaseException:
-    """What Ctrl-C raises: two lines and no traceback from a script; in a session, an interrupt."""
-    hint = f"continue with out={str(folder.path)!r}, resume=True" if kept else "nothing was kept"
+    """Return what Ctrl-C raises: in a script, two lines without a traceback; in a session, an interrupt."""
+    hint = f"continue with out={str(folder.path)!r}, resume=True" if kept else "nothing was saved"
     if hasattr(sys, "ps1") or "ipykernel" in sys.modules:
         return KeyboardInterrupt(hint)
     sys.stderr.write(f"\nstopped by Ctrl-C\n{hint}\n")

@@ -1,4 +1,4 @@
-"""The key service of a run on one machine, and the key that its clients encrypt with."""
+"""The key service of a run on one machine, and the clients' key."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class LocalKeys:
 
     Attributes:
         service: the key service.
-        clients: the key to encrypt with; the secret key where clients share it.
-        cost_model: of a calibrated run.
+        clients: the key with which clients encrypt; the secret key if clients share it.
+        cost_model: the cost model of a calibrated run; None: the run is real.
     """
 
     service: InProcessKeyService
@@ -35,19 +35,19 @@ class LocalKeys:
 
 
 def make_keys(config: RunConfig, always: BoolVector | None, cost_model: CostModel | None = None) -> LocalKeys:
-    """Fresh keys by the configuration; in a calibrated run, the null cipher's.
+    """Return fresh keys for the configuration; in a calibrated run, null ciphers.
 
     Args:
-        config: of the run.
-        always: parameters that come first in every order.
-        cost_model: of a calibrated run's ciphertexts; None: they are measured.
+        config: the run's configuration.
+        always: the parameters that come first in every order.
+        cost_model: seconds per ciphertext in a calibrated run; None: measure them.
     """
     policy, encryption = config.policy, config.encryption
     shared, ahead, encrypts = encryption.key_mode == "shared-key", encryption.randomness == "ahead", policy.encrypts
     clients, least = config.problem.clients, config.release.min_contributors
     if not shared and clients < least:
-        problem = f"is {least}, and the run has {clients} client(s): no sum would be decrypted"
-        fix = f"use more clients, or set min_contributors={clients}, with which members can read each other"
+        problem = f"is {least}, but the run has {clients} client(s): no sum would be decrypted"
+        fix = f"use more clients, or set min_contributors={clients}; members can then read each other's updates"
         raise InvalidInput("min_contributors", problem, fix)
     secret: DecryptionKey
     if encryption.crypto == "calibrated":
@@ -74,10 +74,10 @@ def make_keys(config: RunConfig, always: BoolVector | None, cost_model: CostMode
 
 
 def release_rules(config: RunConfig) -> ReleaseRules:
-    """The rules for sums: those of a key service, as a fleet has them; none where clients share the key.
+    """Return the release rules: those of a fleet's key service; if clients share the key, almost none.
 
-    Weights there are n_i / Σ n_j, as in the paper: a quorum would cap them. A run whose `min_contributors` allows sums
-    of two hides no client from a colluder, so none is assumed, as in a fleet of two.
+    If clients share the key, weights are n_i / Σ n_j, as in the paper, and a quorum would cap them. If
+    `min_contributors` allows sums of two, no client is protected from a colluder, so the rules assume no colluders.
     """
     least = config.release.min_contributors
     if config.encryption.key_mode == "shared-key":

@@ -1,4 +1,4 @@
-"""What a run on one machine also records: accuracies, a map of clients, and on request all messages."""
+"""The observer of a run on one machine: records accuracies, a map of clients, and on request all messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from sensecrypt.runs.folder import RunFolder
 
 
 class LocalObserver(Observer):
-    """Sees all models and messages; in a fleet no one does."""
+    """Records what passes the coordinator; it sees all models and messages, unlike any participant of a fleet."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class LocalObserver(Observer):
         initial: Vector,
         clip: float | None,
     ) -> None:
-        """Of one run."""
+        """Observe one run."""
         self._own = config.problem.dataset == "own"
         self._keeps, self._problem, self._folder, self._service = (
             config.machines.messages == "keep",
@@ -54,13 +54,14 @@ class LocalObserver(Observer):
         self._before: dict[int, dict[str, npt.NDArray[Any]]] = {}
 
     def model(self, cluster: int) -> Vector:
-        """A cluster's latest model."""
+        """Return the vector of a cluster's latest model."""
         return model_from(self._initial, self._service.moved(cluster), self._clip)
 
     def accuracies(self, labels: Sequence[int]) -> list[float]:
-        """Each client's accuracy: its cluster's model on test data distributed as its own; NaN without a cluster.
+        """Return each client's accuracy: of its cluster's model on test data, weighted to the client's labels.
 
-        Where labels are not known of all clients, it is the one on all test data, and NaN without any.
+        If labels are not known for all clients, it is the accuracy on all test data. It is NaN for a client without a
+        cluster, and without test data.
         """
         clusters = {label for label in labels if label >= 0}
         if self._shares is None:
@@ -76,13 +77,13 @@ class LocalObserver(Observer):
         ]
 
     def built(self, cluster: int) -> nn.Module:
-        """A cluster's latest model, as a model."""
+        """Return a cluster's latest model."""
         model = self._problem.build()
         set_vector(model, self.model(cluster))
         return model
 
     def figures(self, cluster: int) -> dict[str, float]:
-        """Named figures of a cluster's latest model on the test data; none without such data."""
+        """Return figures of a cluster's latest model on the test data; empty without test data."""
         if self._problem.test is None:
             return {}
         if cluster not in self._figures:
@@ -90,21 +91,21 @@ class LocalObserver(Observer):
         return self._figures[cluster]
 
     def _own_figures(self, client: int, cluster: int) -> dict[str, float] | None:
-        """Named figures of a cluster's latest model on a client's own test data; none without such data."""
+        """Return figures of a cluster's latest model on a client's own test data; None without such data."""
         if self._problem.client_tests is None:
             return None
         where = f"client_tests[{client}]"
         return measure(self.built(cluster), self._problem.client_tests[client], self._problem.recipe, where)
 
     def described(self, rows: Mapping[int, checks.FloatVector]) -> None:
-        """A map of the clients."""
+        """Save a map of the clients and, on request, their vectors."""
         save_map(self._folder, np.array(list(rows.values())))
         if self._keeps:
             for client, row in rows.items():
                 self._folder.keep_message(SETUP, f"description-{client}", serialize("description", {}, {"row": row}))
 
     def arrived(self, round_: Round, client: int, upload: bytes) -> None:
-        """What the aggregator has of a client; and, once per round, what the cluster's members know before it."""
+        """Save an upload and, once per round, what the cluster's members know before it."""
         if not self._keeps:
             return
         self._folder.keep_message(round_.number, f"upload-{client}", upload)
@@ -114,7 +115,7 @@ class LocalObserver(Observer):
             self._before[round_.cluster] = {**self._known(round_.cluster), **order}
 
     def released(self, round_: Round, aggregate: bytes) -> None:
-        """What the aggregator makes, what members of the cluster know, and what they receive."""
+        """Save the aggregate, what members of the cluster knew before, and what they receive."""
         if not self._keeps:
             return
         number, cluster, keep = round_.number, round_.cluster, self._folder.keep_message
@@ -123,12 +124,12 @@ class LocalObserver(Observer):
         keep(number, f"released-{cluster}", serialize("released", {}, self._known(cluster)))
 
     def _known(self, cluster: int) -> dict[str, npt.NDArray[Any]]:
-        """What members of a cluster know of its model."""
+        """Return what members of a cluster know about its model."""
         moved = self._service.moved(cluster)
         return {"model": self.model(cluster), "moved": np.zeros_like(self._initial) if moved is None else moved}
 
     def end_of_round(self, number: int, labels: Sequence[int], records: list[Record]) -> None:
-        """Accuracies go into the records of the round's clients; of a user's own problem, all figures."""
+        """Add accuracies to the clients' records and, for a user's own problem, all figures."""
         if number == SETUP:
             return
         self._figures = {}
@@ -142,7 +143,7 @@ class LocalObserver(Observer):
 
 
 def _label_shares(problem: Problem) -> list[npt.NDArray[np.float64]] | None:
-    """The share of each class at each client, if labels are there to be counted."""
+    """Return the share of each class for each client; None: labels are not known."""
     if problem.loads or not problem.classes or problem.recipe.evaluate is not None or not problem.recipe.plain:
         return None
     pairs = [as_data(data).pair for data in problem.clients]

@@ -1,4 +1,4 @@
-"""What came of a run on one machine: its outcome, and the models."""
+"""The result of a run on one machine: its outcome and its models."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from sensecrypt.runs.outcome import Outcome
 
 @dataclass(frozen=True, repr=False)
 class Result(Outcome):
-    """A run that has ended, with what it was for.
+    """The outcome of a run and its trained models.
 
     Attributes:
-        vectors: the model of each cluster.
-        build: makes a fresh model.
+        vectors: the vector of each cluster's model.
+        build: returns a new model.
     """
 
     vectors: list[npt.NDArray[np.float32]]
@@ -40,33 +40,33 @@ class Result(Outcome):
         return f"<Result: {many}{f', {figures}' if figures else ''}>"
 
     def model(self, cluster: int | None = None) -> nn.Module:
-        """The trained model of a cluster; where there is one cluster, it need not be named."""
+        """Return the trained model of a cluster, which need not be named if there is only one."""
         model = self.build()
         set_vector(model, self.vectors[self._cluster(cluster)])
         return model
 
     def models(self) -> list[nn.Module]:
-        """The trained model of each cluster."""
+        """Return the trained model of each cluster."""
         return [self.model(cluster) for cluster in range(len(self.vectors))]
 
     def state_dict(self, cluster: int | None = None) -> dict[str, torch.Tensor]:
-        """The trained model's state: parameters, frozen ones too, and buffers, in the types of the model."""
+        """Return the state of the trained model: all parameters and buffers, in the model's types."""
         return dict(self.model(cluster).state_dict())
 
     def save(self, path: Path | str, cluster: int | None = None) -> Path:
-        """Write the trained model to a safetensors file, which `safetensors.torch.load_model` reads by name."""
+        """Write the trained model to a safetensors file for `safetensors.torch.load_model`, and return its path."""
         place = Path(path)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             safetensors.torch.save_model(self.model(cluster), str(place))
         except (OSError, safetensors.SafetensorError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise InvalidInput("path", f"{place} cannot be written ({reason})", "choose another place") from None
+            raise InvalidInput("path", f"{place} cannot be written ({reason})", "choose another path") from None
         return place
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """The figures of every round on the test data, `round` among them: the mean over clusters."""
+        """The number and the figures of every round on the test data, averaged over clusters."""
         found: dict[int, list[dict[str, float]]] = defaultdict(list)
         for record in servers_of(self.log):
             if record.round >= 0:
@@ -75,7 +75,7 @@ class Result(Outcome):
 
     @property
     def client_history(self) -> list[dict[str, float]]:
-        """The figures of every client and round on its own test data, where there are any."""
+        """The figures of every client and round on the client's own test data, if there are any."""
         return [
             {"round": record.round, "client": record.client, **record.metrics}
             for record in self.played
@@ -83,7 +83,7 @@ class Result(Outcome):
         ]
 
     def report(self) -> str:
-        """The run in a few lines: figures of every round, what was encrypted, who was left out and why."""
+        """Return a summary as text: the encrypted share, the figures of every round, and who was left out and why."""
         summary = self.summary()
         lines = [repr(self), f"{summary['encrypted_share']:.0%} encrypted; {self.why_clusters}"]
         for row in self.history:
@@ -91,8 +91,8 @@ class Result(Outcome):
             lines.append(f"round {row['round'] + 1:.0f}: {_shown(figures)}")
         clipped = sum(bool(record.clipped) for record in self.played)
         if clipped:
-            many = f"{clipped} of {len(self.played)} updates were longer than the bound, and clipped to it"
-            lines.append(f"{many}; a larger one is settings={{'clip': …}}, and lets one client move the model further")
+            many = f"{clipped} of {len(self.played)} updates exceeded the bound and were clipped"
+            lines.append(f"{many}; settings={{'clip': …}} raises it, which lets a client move the model further")
         for each in self.excluded:
             lines.append(f"round {each['round'] + 1}: client {each['client']} did not count: {each['reason']}")
         return "\n".join(lines)
@@ -100,9 +100,9 @@ class Result(Outcome):
     def _cluster(self, cluster: int | None) -> int:
         many = len(self.vectors)
         if cluster is None and many > 1:
-            raise InvalidInput("cluster", f"is not given, and there are {many}", f"pass one of 0 … {many - 1}")
+            raise InvalidInput("cluster", f"is not given, but there are {many}", f"pass one of 0 … {many - 1}")
         if cluster is not None and not 0 <= cluster < many:
-            raise InvalidInput("cluster", f"is {cluster}, and there are {many}", f"pass one of 0 … {many - 1}")
+            raise InvalidInput("cluster", f"is {cluster}, but there are {many}", f"pass one of 0 … {many - 1}")
         return cluster or 0
 
     def _last_figures(self) -> dict[str, float]:
@@ -113,7 +113,7 @@ class Result(Outcome):
 
 
 def mean_figures(rows: list[dict[str, float]]) -> dict[str, float]:
-    """The mean of each figure over the rows that have it."""
+    """Return the mean of each figure over the rows that have it."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: float(np.mean([row[name] for row in rows if name in row])) for name in names}
 

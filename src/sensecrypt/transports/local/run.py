@@ -1,7 +1,7 @@
-"""A run on one machine: clients in worker processes, coordinator and key service in this one.
+"""A run on one machine: clients in worker processes, coordinator and key service in the main process.
 
-The loop is the coordinator's, as in a fleet. Models depend on the configuration alone: not on keys, masks, workers or
-who arrives first.
+The coordinator's loop is the same as in a fleet. Models depend only on the configuration, not on keys, masks, workers
+or the order of arrival.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ def run_local(
     cache: Path | None = None,
     cost_model: CostModel | None = None,
 ) -> Result:
-    """Play a whole run.
+    """Play a run on this machine, and return its result.
 
     Args:
-        config: what to do.
-        folder: where records, checkpoints and models go.
-        problem: what to learn; None: what the configuration names.
-        resume: continue the run that is in `folder`.
+        config: the configuration.
+        folder: the folder of records, checkpoints and models.
+        problem: the learning problem; None: the one that the configuration names.
+        resume: continue the run in `folder`.
         on_round: called after each round with its number, the mean accuracy and the mean encrypted share.
         on_records: called after each round with its number, its records and the observer; True stops the run.
-        on_reply: called with the kind of a message and how many of how many clients have answered it.
-        intercept: stands between clients and aggregator, for tests: returns the bytes that arrive, or None.
-        cache: a folder for training results, shared by runs of the same problem.
-        cost_model: what a ciphertext costs in a calibrated run; None: as measured at its start.
+        on_reply: called after each reply with the kind of message, the number of replies and the number of clients.
+        intercept: for tests: receives client, round and upload, and returns the bytes that arrive, or None.
+        cache: a folder of training results, shared by runs of the same problem.
+        cost_model: seconds per ciphertext in a calibrated run; None: measured at its start.
     """
     if not resume:
         folder.refuse_existing()
     if cache is not None and config.problem.dataset == "own":
-        raise InvalidInput("cache", "is by the data set's name, and there is none", "use it with named data sets")
+        raise InvalidInput("cache", "needs a named data set", "use it with named data sets, or leave it out")
     what = problem or configured_problem(config)
     _refuse_impossible(config)
     with one_thread():  # before any computation: workers are forked from this process
@@ -84,7 +84,7 @@ def run_local(
 
 @dataclass(frozen=True, eq=False)
 class _Hooks:
-    """Who is called while a run is played: see `run_local`."""
+    """The functions that are called during a run: see `run_local`."""
 
     on_round: OnRound | None
     on_records: OnRecords | None
@@ -94,7 +94,7 @@ class _Hooks:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Have PyTorch compute with one thread, so that the same numbers come out everywhere; afterwards as before."""
+    """Make PyTorch use one thread, so that results are the same on every machine; restore the number afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -120,7 +120,7 @@ def _play(
     config = replace(config, server=replace(config.server, statistics=many))
     config, why_profile = resolve_profile(config, vector.size)
     _refuse_empty_masks(config, vector.size)
-    known = (folder.load_cost_model() if resume else None) or cost_model  # one run, one calibration
+    known = (folder.load_cost_model() if resume else None) or cost_model  # a run is calibrated once
     always = always_of(config, initial, classes)
     keys = make_keys(config, always, known)
     start = time.perf_counter()
@@ -144,7 +144,7 @@ def _play(
     clients = LocalClients(RUN_NAME, context, vector, clip, folder.path / "clients")
     with folder.held(), Workers(clients, keys.service.client, config.machines.workers) as workers:
         if not resume:
-            folder.create(config, why_profile=why_profile)  # only now: what could not even start leaves nothing behind
+            folder.create(config, why_profile=why_profile)  # only now, so that a run that cannot start leaves no files
             folder.save_cost_model(keys.cost_model)
         transport = LocalTransport(
             workers,
@@ -176,7 +176,7 @@ def _play(
 
 
 def _report(hooks: _Hooks, observer: LocalObserver, number: int, records: list[Record]) -> bool:
-    """Call the hooks after a round; returns whether the run stops."""
+    """Call the hooks after a round, and return whether the run stops."""
     if hooks.on_round is not None:
         clients = clients_of(records)
         shares = [record.encrypted_share for record in clients if record.encrypted_share is not None]
@@ -192,20 +192,20 @@ def _require_same_start(folder: RunFolder, initial: Vector) -> None:
     checkpoint = folder.load_checkpoint()
     known = None if checkpoint is None else checkpoint[0].get("initial")
     if known is not None and known != hashlib.sha256(initial.tobytes()).hexdigest():
-        fix = "pass the model as it was at the start of the run, such as from the same seed"
-        raise InvalidInput("model", f"is not the one that the run in {folder.path} started from", fix)
+        fix = "pass the same initial model, for example from the same seed"
+        raise InvalidInput("model", f"is not the initial model of the run in {folder.path}", fix)
 
 
 def _refuse_impossible(config: RunConfig) -> None:
-    """Raise for what could never run."""
+    """Raise for settings that cannot work together."""
     ordered = config.selection.layout == "prefix" and config.policy.ranks_by is not None
     if measures_bandwidth(config) and config.groups.clustering == "none" and not ordered:
         fix = "choose bandwidth declared, clustering auto, or layout prefix"
-        raise InvalidInput("bandwidth", "is measured by an answer before the first round, and there is none", fix)
+        raise InvalidInput("bandwidth", "is measured by an answer before the first round, but there is none", fix)
 
 
 def _refuse_empty_masks(config: RunConfig, size: int) -> None:
-    """Raise for a ratio that would encrypt nothing."""
+    """Raise if the ratio would encrypt nothing."""
     if config.policy.uses_ratio:
         block = min(get_profile(config.encryption.profile).slots, size)
         blocks_of(config.selection.ratio, -(-size // block), block)

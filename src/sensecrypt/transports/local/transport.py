@@ -1,10 +1,10 @@
-"""Messages to clients on this machine: no network, every client always there, in worker processes or in this one.
+"""The transport to clients on this machine, which are always reachable: worker processes, or the main process.
 
-A process is forked only while no other thread is alive: a lock that a thread holds would stay locked in the child. So
-there is no thread here either, as executors have them; this process waits for the pipes of its workers itself. Where
-other threads are alive, clients run in this process, one after another, with the same results.
+A process is forked only while no other thread is alive, because a lock that a thread holds would stay locked in the
+child. So this module starts no threads, unlike executors: the main process itself waits for the pipes of its workers.
+If other threads are alive, clients run in the main process, one after another, with the same results.
 
-A client asks the key service while it works. Its worker passes the question on to this process, and waits.
+A client calls the key service while it works. Its worker forwards the call to the main process, and waits.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ from sensecrypt.simulation.clock import CostModel, answer_bandwidth
 
 Call = tuple[int, str, dict[str, bytes]]  # client, kind of message, its parts
 Services = Callable[[int], Any]  # the key service as one client sees it
-Handle = Callable[[Call, Any], Any]  # what a client answers, with that key service
+Handle = Callable[[Call, Any], Any]  # returns a client's answer to a call, with its key service
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Stands for the answer of a client whose process died.
+    """Replaces the answer of a client whose process died.
 
     Attributes:
-        how: it died, as far as that is known.
+        how: how it died, if known.
     """
 
     how: str = ""
 
 
-_DYING = 5.0  # seconds between the end of a process's pipe and its own
+_DYING = 5.0  # seconds to wait for a process to end after its pipe has closed
 _LOG = logging.getLogger("sensecrypt.workers")
 
 
 class Workers:
-    """Has clients answer messages in `count` processes; with one, in this process."""
+    """Runs clients in `count` processes; with one, in the main process."""
 
     def __init__(self, handle: Handle, services: Services, count: int) -> None:
-        """Processes are started when they are first needed."""
+        """Store the settings; processes are started when they are first needed."""
         self._handle, self._services, self._count = handle, services, count
         self._workers: list[_Worker] = []
 
@@ -70,10 +70,10 @@ class Workers:
             self._workers.pop().end()
 
     def answers(self, calls: Sequence[Call]) -> Iterator[tuple[Call, Any]]:
-        """Each call and what the client answers, as they arrive; `Lost` of a client whose process died twice."""
+        """Yield each call and the client's answer, as they arrive; `Lost` for a client whose process died twice."""
         alone = self._count == 1
         if not alone and not self._workers and not may_fork():
-            _LOG.warning("threads are alive in this process: clients run in it, not in %d others", self._count)
+            _LOG.warning("other threads are alive, so clients run in this process, not in %d workers", self._count)
             alone = True
         if alone:
             yield from ((call, self._handle(call, self._services(call[0]))) for call in calls)
@@ -84,11 +84,11 @@ class Workers:
                 lost.append(call)
             else:
                 yield call, result
-        for call in lost:  # one at a time: some die for lack of memory
+        for call in lost:  # one at a time, because some die for lack of memory
             yield from self._run([call])
 
     def _run(self, calls: Sequence[Call]) -> Iterator[tuple[Call, Any]]:
-        """Every call and its answer, as they arrive; `Lost` if its process died."""
+        """Yield every call and its answer, as they arrive; `Lost` if its process died."""
         waiting, busy = deque(calls), dict[Connection, tuple[_Worker, Call]]()
         try:
             while waiting or busy:
@@ -101,7 +101,7 @@ class Workers:
                     worker, call = busy[connection]
                     answered, result = worker.receive(self._services(call[0]))
                     if not answered:
-                        continue  # it had a question for the key service, and goes on
+                        continue  # it called the key service, and continues
                     del busy[connection]
                     if isinstance(result, Lost):
                         self._workers.remove(worker)
@@ -109,12 +109,12 @@ class Workers:
                         _LOG.warning("client %d: its process died%s", call[0], result.how)
                     yield call, result
         finally:
-            for worker, _ in busy.values():  # their results are not needed any more
+            for worker, _ in busy.values():  # their results are no longer needed
                 self._workers.remove(worker)
                 worker.end()
 
     def _idle(self, busy: dict[Connection, tuple[_Worker, Call]]) -> _Worker | None:
-        """A worker without a call, if need be a new one; None: all are busy, and no more can be started."""
+        """Return a worker without a call, if necessary a new one; None: all are busy, and none can be started."""
         for worker in self._workers:
             if worker.connection not in busy:
                 return worker
@@ -122,7 +122,7 @@ class Workers:
             self._workers.append(_Worker(self._handle, [worker.connection for worker in self._workers]))
             return self._workers[-1]
         if not busy:
-            raise WorkerDied("a client's process died, and none can be started while threads are alive")
+            raise WorkerDied("a client's process died, and no new one can be started while other threads are alive")
         return None
 
 
@@ -143,7 +143,7 @@ class _Worker:
             return
 
     def receive(self, service: Any) -> tuple[bool, Any]:
-        """Whether the call is answered, and its answer; else a question was, which the key service answered."""
+        """Receive an answer and return True and it; or forward a call to the key service and return False."""
         try:
             kind, content = self.connection.recv()
             if kind == "question":
@@ -154,7 +154,7 @@ class _Worker:
         return True, _result(content)
 
     def end(self, *, died: bool = False) -> str:
-        """End the process; how it had ended before, if it had."""
+        """End the process, and return how it had already ended, if it had."""
         self.connection.close()
         if died:
             self._process.join(_DYING)
@@ -163,12 +163,12 @@ class _Worker:
         self._process.join()
         self._process.close()
         if code == -signal.SIGKILL:
-            return " (it was killed, as systems do that run out of memory; use fewer workers or a smaller batch_size)"
+            return " (it was killed, perhaps for lack of memory; use fewer workers or a smaller batch_size)"
         return "" if code is None else f" ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
 
 
-class _PassedOn:
-    """A key service whose questions are answered by the process that started this one."""
+class _ForwardedKeyService:
+    """A key service in a worker that forwards calls to the main process."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -182,12 +182,12 @@ class _PassedOn:
 
 
 def _serve(handle: Handle, connection: Connection, others: Sequence[Connection]) -> None:
-    """The worker's process: ends with the one that started it."""
-    for other in others:  # inherited: while they are open here, the other end does not see its peer end
+    """Run a worker: answer calls until the main process ends."""
+    for other in others:  # inherited pipes: while they are open here, the other workers do not see the main process end
         other.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the process that started this one, which ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C and ends the workers
     torch.set_num_threads(1)
-    service = _PassedOn(connection)
+    service = _ForwardedKeyService(connection)
     while True:
         try:
             call = connection.recv()
@@ -216,14 +216,14 @@ OnReply = Callable[[str, int, int], None]
 
 
 class LocalClients:
-    """Plays any client of a run: what a worker process does with a message."""
+    """The handler of calls in a worker process; it can run any client of the run."""
 
     def __init__(self, run: str, context: ClientContext, initial: Vector, clip: float | None, folder: Path) -> None:
-        """For clients that have all of this in common; each keeps its files below `folder`."""
+        """Store what all clients share; each client's files are in its own folder below `folder`."""
         self._run, self._context, self._initial, self._clip, self._folder = run, context, initial, clip, folder
 
     def __call__(self, call: Call, keyservice: ClientKeyService) -> Parts:
-        """What the client answers, or why it does not."""
+        """Return the client's answer, or the reason for its failure."""
         number, kind, parts = call
         folder = self._folder / str(number)
         client = Client(number, self._run, self._context, self._initial, self._clip, keyservice, folder)
@@ -234,7 +234,7 @@ class LocalClients:
 
 
 class LocalTransport:
-    """Messages through pipes to worker processes, or straight to the client in this one."""
+    """The transport through pipes to worker processes, or directly to clients in the main process."""
 
     def __init__(
         self,
@@ -246,26 +246,26 @@ class LocalTransport:
         cost_model: CostModel | None,
         on_reply: OnReply = lambda *_: None,
     ) -> None:
-        """To all clients of the run.
+        """Connect to all clients of the run.
 
         Args:
-            workers: who plays the clients.
-            config: of the run.
-            intercept: stands between clients and coordinator, for tests: returns the bytes that arrive, or None.
-            keep: takes what only the client knows of an upload, where messages are kept: round, name, content.
-            cost_model: what cryptography is charged with in a calibrated run.
-            on_reply: called with the kind of a message and how many of how many clients have answered it.
+            workers: the workers that run the clients.
+            config: the run's configuration.
+            intercept: for tests: receives client, round and upload, and returns the bytes that arrive, or None.
+            keep: saves what only the client knows about an upload, if messages are kept: round, name, content.
+            cost_model: seconds per ciphertext in a calibrated run.
+            on_reply: called after each reply with the kind of message, the number of replies and the number of clients.
         """
         self._on_reply = on_reply
         self._workers, self._config, self._intercept, self._keep = workers, config, intercept, keep
         self._cost_model, self._measures = cost_model, measures_bandwidth(config)
 
     def present(self, *, seconds: float) -> Mapping[int, Hashable]:  # noqa: ARG002 (all are there)
-        """All clients, always."""
+        """Return all clients."""
         return dict.fromkeys(range(self._config.problem.clients), "here")
 
     def ask(self, kind: str, requests: Mapping[int, Parts], *, seconds: float) -> Iterator[Reply]:  # noqa: ARG002
-        """Each client's reply, as it is done."""
+        """Yield each client's reply as it arrives."""
         calls = [(client, kind, dict(parts)) for client, parts in requests.items()]
         for done, ((client, _, request), answer) in enumerate(self._workers.answers(calls), start=1):
             self._on_reply(kind, done, len(calls))
@@ -287,17 +287,17 @@ class LocalTransport:
             yield Reply(client, parts, seconds=self._seconds(client, parts) if self._measures else None)
 
     def refusals(self) -> list[Refusal]:
-        """None: no client is refused."""
+        """Return an empty list: no client is refused."""
         return []
 
     def _seconds(self, client: int, parts: Parts) -> float | None:
-        """How long the answer would have taken the client's device, if it says what it took."""
+        """Return the seconds that the answer takes on the client's device; None: the answer has no times."""
         if "facts" not in parts:
             return None
         facts = facts_from_bytes(parts["facts"], "finish")
         if not facts.bytes_up:
             return None
         if self._cost_model is not None:
-            facts = self._cost_model.charge(facts)
+            facts = self._cost_model.apply(facts)
         rate = answer_bandwidth(facts, self._config.device(client, 0))
         return sum(map(len, parts.values())) / 1e6 / rate

@@ -1,4 +1,4 @@
-"""A ClientApp: a model, this client's data and how to train, and one line that makes it selective and encrypted."""
+"""A ClientApp: a model, this client's data, a training loop, and one line that selects and encrypts."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def load(config: RunConfig, client: int) -> Share:
 
 
 def fit(model: nn.Module, data: tuple[torch.Tensor, torch.Tensor], number: int) -> None:
-    """Local training in round `number`, in place; what PyTorch draws is seeded before."""
+    """Local training in round `number`, in place; PyTorch is seeded by the caller."""
     inputs, labels = data
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01 * 0.95**number)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01 * 0.95**number)
     for batch in torch.randperm(len(labels)).split(32):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         nn.functional.cross_entropy(model(inputs[batch]), labels[batch]).backward()
-        optimiser.step()
+        optimizer.step()
 
 
 app = client_app(load, fit=fit)

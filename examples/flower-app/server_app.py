@@ -1,4 +1,4 @@
-"""A ServerApp: it adds what clients send, and has no key to read it."""
+"""A ServerApp: it adds the uploads, and has no key to decrypt them."""
 
 from sensecrypt.transports.flower import server_app
 

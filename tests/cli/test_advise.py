@@ -140,7 +140,7 @@ def test_the_data_set_may_be_given_either_way(option, named, chosen):
 
 
 def test_a_mistake_is_explained_in_one_line():
-    for change, hint in (("cpus=0", "pass a number in"), ("nonsense=1", "no key"), ("dataset", "KEY=VALUE")):
+    for change, hint in (("cpus=0", "pass a number in"), ("nonsense=1", "not a key"), ("dataset", "KEY=VALUE")):
         result = CliRunner().invoke(main, ["advise", "--set", change])
         assert result.exit_code == 2
         assert hint in result.output

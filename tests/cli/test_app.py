@@ -129,3 +129,14 @@ def test_a_typing_error_is_answered_with_the_right_name(arguments, hint):
     result = CliRunner().invoke(main, arguments.split())
     assert result.exit_code == 2
     assert hint in result.output
+
+
+@pytest.mark.parametrize("command", ["demo", "advise", "compare"])
+def test_without_the_lab_they_say_what_to_install(monkeypatch, tmp_path, command):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sensecrypt.extras.missing_modules", lambda extra: ["phe"] if extra == "lab" else [])
+    result = CliRunner().invoke(main, [command])
+    assert result.exit_code == 2
+    assert f"sensecrypt {command}" in result.output
+    assert "[lab]" in result.output
+    assert not list(tmp_path.iterdir())

@@ -114,8 +114,11 @@ def test_the_warning_about_one_process_comes_once(caplog):
 
 
 def test_without_the_mod_the_round_fails_and_says_so():
-    with pytest.raises(Rejected, match="add sensecrypt_mod to the ClientApp's mods"):
-        play(protected(), Loop(client_app(mods=())))
+    """In one line, however many nodes there are."""
+    with pytest.raises(Rejected, match="add sensecrypt_mod to the ClientApp's mods") as caught:
+        play(protected(), Loop(client_app(mods=()), nodes=50))
+    assert len(str(caught.value)) < 300
+    assert "\n" not in str(caught.value)
 
 
 def test_without_the_wrapper_nothing_is_sent():
@@ -239,7 +242,7 @@ def test_an_error_of_the_app_arrives_as_it_is():
         return Message(Error(77, "out of memory"), reply_to=message)
 
     grid = Loop(client_app(mods=(sensecrypt_mod, failing)))
-    with pytest.raises(Rejected, match="node 100: out of memory"):
+    with pytest.raises(Rejected, match="node 100, node 101, node 102 and 2 more: out of memory"):
         play(protected(), grid, rounds=1)
     assert {reply.error.code for reply in grid.received} == {77}
 

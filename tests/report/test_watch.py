@@ -64,7 +64,7 @@ def test_it_listens_on_this_machine_alone_and_answers_to_its_own_name_only(serve
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", ""):
         for path in ("/", "/content.json", "/events"):
             status, _, text = ask(server, path, Host=host)
-            assert (status, text) == (421, "ask 127.0.0.1\n")
+            assert (status, text) == (421, "wrong host; use 127.0.0.1\n")
     assert ask(server, Host=f"localhost:{port}")[0] == 200
 
 

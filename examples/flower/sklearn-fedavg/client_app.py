@@ -1,4 +1,4 @@
-"""What a client does: train on its own digits, and test on others of its own."""
+"""The ClientApp: trains on the client's own digits, and evaluates on others of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _model(message: Message, context: Context):
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Train the model of the message on this client's data."""
+    """Train the received model on this client's data."""
     model = _model(message, context)
     (x, y), _ = task.load_data(int(context.node_config["partition-id"]), int(context.node_config["num-partitions"]))
     with warnings.catch_warnings():
@@ -33,7 +33,7 @@ def train(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """Test the model of the message on this client's data."""
+    """Evaluate the received model on this client's data."""
     model = _model(message, context)
     _, (x, y) = task.load_data(int(context.node_config["partition-id"]), int(context.node_config["num-partitions"]))
     metrics = MetricRecord({"eval_acc": float(model.score(x, y)), "num-examples": len(x)})

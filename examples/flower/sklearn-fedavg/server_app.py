@@ -1,4 +1,4 @@
-"""What the server does: federated averaging over all clients, and the final model in a file."""
+"""The ServerApp: federated averaging over all clients; it writes the final model to a file."""
 
 from __future__ import annotations
 

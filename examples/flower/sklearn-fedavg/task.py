@@ -1,4 +1,4 @@
-"""The model, its data and its test."""
+"""The model, its data and its evaluation."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ CLASSES, FEATURES = 10, 64
 
 
 def make_model(steps: int) -> LogisticRegression:
-    """Logistic regression that goes on from where it is."""
+    """Logistic regression that continues from its current coefficients."""
     model = LogisticRegression(max_iter=steps, warm_start=True)
     set_arrays(model, {"coef": np.zeros((CLASSES, FEATURES)), "intercept": np.zeros(CLASSES)})
     return model
 
 
 def arrays_of(model: LogisticRegression) -> dict[str, np.ndarray]:
-    """What is sent of a model."""
+    """The arrays of a model."""
     return {"coef": model.coef_, "intercept": model.intercept_}
 
 
 def set_arrays(model: LogisticRegression, arrays: dict[str, np.ndarray]) -> None:
-    """Put what was sent into a model."""
+    """Set the arrays of a model."""
     model.classes_ = np.arange(CLASSES)
     model.coef_, model.intercept_ = arrays["coef"], arrays["intercept"]
 

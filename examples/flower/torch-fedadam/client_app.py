@@ -1,4 +1,4 @@
-"""What a client does: train on its own digits, and test on others of its own."""
+"""The ClientApp: trains on the client's own digits, and evaluates on others of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ app = ClientApp()
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Train the model of the message on this client's data."""
+    """Train the received model on this client's data."""
     net = task.Net()
     net.load_state_dict(message.content["arrays"].to_torch_state_dict())
     data, _ = task.load_data(int(context.node_config["partition-id"]), int(context.node_config["num-partitions"]))
@@ -23,7 +23,7 @@ def train(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """Test the model of the message on this client's data."""
+    """Evaluate the received model on this client's data."""
     net = task.Net()
     net.load_state_dict(message.content["arrays"].to_torch_state_dict())
     _, data = task.load_data(int(context.node_config["partition-id"]), int(context.node_config["num-partitions"]))

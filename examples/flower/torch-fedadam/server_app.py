@@ -1,4 +1,4 @@
-"""What the server does: Adam on the mean update of a sample of the clients, and the final model in a file."""
+"""The ServerApp: Adam on the mean update of a sample of the clients; it writes the final model to a file."""
 
 from __future__ import annotations
 

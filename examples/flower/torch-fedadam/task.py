@@ -1,4 +1,4 @@
-"""The model, its data, its training and its test."""
+"""The model, its data, its training and its evaluation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def load_data(partition: int, partitions: int) -> tuple[DataLoader, DataLoader]:
 
 
 def train(net: nn.Module, data: DataLoader, *, epochs: int, learning_rate: float) -> float:
-    """Train in place; the mean loss."""
+    """Train in place, and return the mean loss."""
     torch.set_num_threads(1)
     optimizer = torch.optim.SGD(net.parameters(), lr=learning_rate, momentum=0.9)
     net.train()

@@ -51,7 +51,7 @@ def _model(default: str = "alexnet") -> _Options:
 
 @click.group()
 def bench() -> None:
-    """Measure speed and memory, ours and the peers' in one run."""
+    """Measure speed and memory of this package and its peers in one run."""
 
 
 def _bench(name: str, as_json: bool, run: Callable[[Any, Callable[[str], None]], Any]) -> None:
@@ -127,7 +127,7 @@ def crypto(rows: int, plot: Path | None, repeats: int, seed: int, as_json: bool)
 @_seed
 @_json
 def groups(runs: int, seed: int, as_json: bool) -> None:
-    """What fixed groups cost when clients drop out: rounds that are released, and updates in them."""
+    """The cost of fixed groups when clients drop out: released rounds, and updates in them."""
     _bench("groups", as_json, lambda module, say: module.run(runs=runs, seed=seed, on_step=say))
 
 
@@ -138,7 +138,7 @@ def groups(runs: int, seed: int, as_json: bool) -> None:
 @_json
 @needs("torch")
 def blinding(model: str, repeats: int, seed: int, as_json: bool) -> None:
-    """A model that is blinded against one that is encrypted and one in the open, on one core."""
+    """A blinded model against an encrypted and a plain one, on one core."""
     _bench("blinding", as_json, lambda module, say: module.run(model=model, repeats=repeats, seed=seed, on_step=say))
 
 
@@ -150,7 +150,7 @@ def blinding(model: str, repeats: int, seed: int, as_json: bool) -> None:
 @_json
 @needs("torch")
 def projections(model: str, challenges: tuple[int, ...], repeats: int, seed: int, as_json: bool) -> None:
-    """What bounding each client's norm by random projections would cost, which is not built; on one core."""
+    """The cost of bounding each client's norm by random projections (not built), on one core."""
 
     def run(module: Any, say: Callable[[str], None]) -> Any:
         return module.run(model=model, challenges=challenges, repeats=repeats, seed=seed, on_step=say)
@@ -165,7 +165,7 @@ def projections(model: str, challenges: tuple[int, ...], repeats: int, seed: int
 @_json
 @needs("torch")
 def protocol(profile: str, repeats: int, seed: int, as_json: bool) -> None:
-    """One round of AlexNet step by step, next to the paper's; what the protocol adds; the aggregator's memory."""
+    """One round of AlexNet step by step, next to the paper's; overhead of the protocol; memory of the aggregator."""
     _bench(
         "protocol",
         as_json,
@@ -184,7 +184,7 @@ _MODELS = ("mlp", "alexnet")
 @_json
 @needs("torch")
 def sensitivity(models: tuple[str, ...], samples: int, repeats: int, seed: int, as_json: bool) -> None:
-    """What the sensitivities of SenseCrypt, MaskCrypt and FedML-HE cost, next to the paper's figures."""
+    """The cost of the sensitivities of SenseCrypt, MaskCrypt and FedML-HE, next to the paper's figures."""
 
     def run(module: Any, say: Callable[[str], None]) -> Any:
         return module.run(models, samples=samples, repeats=repeats, seed=seed, on_step=say)
@@ -197,20 +197,20 @@ def sensitivity(models: tuple[str, ...], samples: int, repeats: int, seed: int, 
 @_json
 @needs("torch")
 def calibration(repeats: int, as_json: bool) -> None:
-    """Whether a calibrated run gives the models and the time of the real one."""
+    """A calibrated run against the real one: models and time."""
     _bench("calibration", as_json, lambda module, say: module.run(repeats=repeats, on_step=say))
 
 
 @bench.command()
 @click.option("--parameters", default=124_534, show_default=True, type=click.IntRange(1, 10**8), help="Of the model.")
-@click.option("--clients", default=200, show_default=True, type=click.IntRange(2, 2000), help="That fetch it at once.")
+@click.option("--clients", default=200, show_default=True, type=click.IntRange(3, 2000), help="That fetch it at once.")
 @click.option("--workers", default=os.cpu_count() or 1, type=click.IntRange(1, 1024), help="Processes that decrypt.")
 @_repeats(3)
 @_seed
 @_json
 @needs("dkms")
 def dkms(parameters: int, clients: int, workers: int, repeats: int, seed: int, as_json: bool) -> None:
-    """The key service against the bare decryption; many clients that fetch their model at once."""
+    """The key service against bare decryption; many clients that fetch their model at once."""
     sizes = {"parameters": parameters, "clients": clients, "workers": workers}
 
     def run(module: Any, say: Callable[[str], None]) -> Any:

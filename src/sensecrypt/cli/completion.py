@@ -1,4 +1,4 @@
-"""`sensecrypt completion`: what makes a shell complete our commands and options."""
+"""`sensecrypt completion`: shell completion of commands and options."""
 
 from __future__ import annotations
 

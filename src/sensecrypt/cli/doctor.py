@@ -81,7 +81,7 @@ def check_crypto(seconds: float = CHECK_SECONDS) -> Finding:
     except (ArithmeticError, ImportError, MemoryError) as error:
         return Finding(what, "failed", f"{type(error).__name__}", "install again: pip install --force-reinstall gmpy2")
     each = 1e3 * spent / rounds
-    return Finding(what, "ok", f"2048-bit key pair in {made:.1f} s; {rounds} sums right, {each:.1f} ms each")
+    return Finding(what, "ok", f"2048-bit key pair in {made:.1f} s; sums right: {rounds}, {each:.1f} ms each")
 
 
 def _versions() -> Finding:

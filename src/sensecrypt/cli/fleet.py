@@ -1,8 +1,9 @@
-"""`sensecrypt fleet …`: a whole fleet as processes of this machine, for trying it out."""
+"""`sensecrypt fleet …`: a fleet of processes on this machine, for tests."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import threading
 import tomllib
@@ -29,23 +30,23 @@ _folder = click.option(
     default=Path("fleet"),
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="All of the fleet is in it.",
+    help="The fleet's folder.",
 )
 
 
 @click.group()
 def fleet() -> None:
-    """Try a fleet out: key service, Flower's SuperLink and SuperNodes, as processes of this machine."""
+    """A fleet for tests: key service, Flower's SuperLink and SuperNodes, as processes of this machine."""
 
 
 @fleet.command()
 @_folder
 @click.option("--clients", type=int, help="How many SuperNodes; at least 2. An existing fleet keeps its number.")
 @click.option("--tls", is_flag=True, default=None, help="SuperLink has a certificate, SuperNodes have registered keys.")
-@click.option("--port", type=click.IntRange(1, 65535), help="The first of clients + 2 ports. [default: free ones]")
+@click.option("--port", type=click.IntRange(1, 65535), help="The first of clients + 2 ports.  [default: free ones]")
 @needs("dkms", "flower", "torch")
 def up(folder: Path, clients: int | None, tls: bool | None, port: int | None) -> None:
-    """Start a fleet and keep it up until Ctrl-C or SIGTERM; a part that dies is started again.
+    """Start a fleet and keep it running until Ctrl-C or SIGTERM; a process that dies is restarted.
 
     The folder is made if it is new, with certificates, keys and a key service; else its fleet starts again with all
     that it knew. For trying out only: the key service's passphrase lies in the folder.
@@ -70,7 +71,7 @@ def up(folder: Path, clients: int | None, tls: bool | None, port: int | None) ->
 
 @contextmanager
 def _signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) -> Iterator[None]:
-    """What Ctrl-C and SIGTERM do inside."""
+    """Handle Ctrl-C and SIGTERM inside the block."""
     before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -82,12 +83,18 @@ def _signals(handler: Callable[[int, FrameType | None], Any] | signal.Handlers) 
 @fleet.command()
 @_folder
 @click.argument("config_file", metavar="[CONFIG.toml]", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one setting; may be repeated.")
-@click.option("--preset", type=click.Choice(list(PRESETS)), help="What holds where nothing else is said.")
-@click.option("--name", help="Of the run. [default: the time]")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a setting (see `sensecrypt settings`); repeatable.",
+)
+@click.option("--preset", type=click.Choice(list(PRESETS)), help="Values of the settings that are not given.")
+@click.option("--name", help="Of the run.  [default: the time]")
 @click.option("--resume", metavar="RUN", help="Continue that run from its last complete round.")
-@click.option("--deadline", type=float, help="Seconds that a round's replies are waited for.")
-@click.option("--enrol-seconds", type=float, help="Seconds that clients are waited for at the start.")
+@click.option("--deadline", type=float, help="Seconds to wait for the replies of a round.")
+@click.option("--enrol-seconds", type=float, help="Seconds to wait for clients at the start.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @needs("dkms", "flower", "torch")
 def run(
@@ -101,7 +108,7 @@ def run(
     enrol_seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Play a run on a fleet that is up, and show what `sensecrypt run` shows."""
+    """Run a training on a running fleet; prints the table of `sensecrypt run`."""
     from sensecrypt.lab.fleet.folder import FleetFolder
     from sensecrypt.lab.fleet.submit import submit
 
@@ -109,7 +116,7 @@ def run(
     place.refuse_unless_up()
     if resume is not None:
         if config_file is not None or changes or preset is not None or name is not None:
-            raise InvalidInput("--resume", "continues a run as it was configured", "leave name and settings out")
+            raise InvalidInput("--resume", "continues a run as configured", "leave out name and settings")
         config = _resumed(place, resume)
     else:
         config = _resolved(_config(place, config_file, changes, preset))
@@ -121,7 +128,9 @@ def run(
         deadline=deadline,
         enrol_seconds=enrol_seconds,
     )
-    click.echo(f"run {submitted.run} is submitted; look at it: sensecrypt watch {submitted.folder}", err=True)
+    click.echo(
+        f"run {submitted.run} is submitted; watch it: sensecrypt watch {shlex.quote(str(submitted.folder))}", err=True
+    )
     _follow(config, submitted, as_json)
 
 
@@ -147,7 +156,7 @@ def _follow(config: RunConfig, submitted: Submitted, as_json: bool) -> None:
 
 
 def _config(place: FleetFolder, file: Path | None, changes: tuple[str, ...], preset: str | None) -> RunConfig:
-    """What was said, with as many clients as the fleet has unless that was said too."""
+    """The given settings; the number of clients is the fleet's unless given."""
     from sensecrypt.cli.run import parse_settings
 
     said = parse_settings(changes, preset)
@@ -158,7 +167,7 @@ def _config(place: FleetFolder, file: Path | None, changes: tuple[str, ...], pre
 
 
 def _resolved(config: RunConfig) -> RunConfig:
-    """With a profile in the place of `auto`, for the devices that the settings name."""
+    """The settings with `auto` replaced by the profile chosen for their devices."""
     if config.encryption.profile != AUTO:
         return config
     from sensecrypt.lab.fleet.registration import size_and_first
@@ -181,7 +190,7 @@ def _next_steps(started: Fleet) -> str:
     return (
         f"SuperLink {description.superlink}, key service {description.dkms_url}, logs in {path / 'logs'}\n"
         f"Submit a run, in another terminal:\n"
-        f"  sensecrypt fleet run --folder {path} --set partition=iid --set rounds=3 "
+        f"  sensecrypt fleet run --folder {shlex.quote(str(path))} --set partition=iid --set rounds=3 "
         f"--set min_contributors={min(3, description.clients)}\n"
         "Ctrl-C ends the fleet."
     )

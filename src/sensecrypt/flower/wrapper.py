@@ -14,12 +14,13 @@ from flwr.serverapp.strategy import Strategy
 
 from sensecrypt import checks
 from sensecrypt.checks import FloatVector
-from sensecrypt.coordinator.sums import MISMATCH, Exclusion, PartedSum
+from sensecrypt.coordinator.sums import Exclusion, PartedSum
 from sensecrypt.crypto.scheme import EncryptionKey
 from sensecrypt.errors import InvalidInput, Refused, Rejected, SenseCryptError
-from sensecrypt.flower.arrays import Layout, digest, read_arrays
+from sensecrypt.flower.arrays import Layout, read_arrays
 from sensecrypt.flower.coding import MOST_EXAMPLES, Terms, clip_of, decode, size_of, wide_bound
 from sensecrypt.flower.instructions import IN_PROCESS, RECORD, Instructions, unpack_reply
+from sensecrypt.flower.messages import failed_round, put_arrays, same_arrays
 from sensecrypt.flower.selecting import Hook, most_sensitive, sensitivities, whole
 from sensecrypt.flower.services import AppKeyService
 from sensecrypt.flower.supported import require_supported
@@ -107,7 +108,7 @@ class SenseCrypt(Strategy):
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         if not messages:
             return messages
-        start, layout = read_arrays(_the_same(messages), whose="initial_arrays")
+        start, layout = read_arrays(same_arrays(messages), whose="initial_arrays")
         vector = layout.vector(start)
         if not self._run or server_round <= self._last:
             self._begin(layout)
@@ -145,14 +146,14 @@ class SenseCrypt(Strategy):
             released = self._release(usable, pending, problems)
             mean, examples = decode(released, pending.terms, pending.round)
         except (Rejected, Refused) as error:
-            raise Rejected(_failed_round(server_round, error, problems)) from None
+            raise Rejected(failed_round(server_round, error, problems)) from None
         _LOG.info("\t├──> SenseCrypt: sum of %d clients, %.0f examples", len(released.contributors), examples)
         if self._encrypt < 1:
             gains = sensitivities(pending.start, mean, pending.layout, self._sensitivity)
             self._flags = most_sensitive(gains, self._encrypt, pending.round)
         model = pending.layout.record(pending.start + mean)
         for number in released.contributors:
-            _put_arrays(usable[number][0], model)
+            put_arrays(usable[number][0], model)
         replies = [usable[number][0] for number in released.contributors]
         return self.strategy.aggregate_train(server_round, [*replies, *failed])
 
@@ -272,34 +273,3 @@ def _service(key_service: str | None) -> AppKeyService:
     problem = "is missing" if key_service is None else f"is {key_service!r}"
     fix = 'pass "in-process" for a simulation, or the https:// address of a key service'
     raise InvalidInput("key_service", problem, fix)
-
-
-def _the_same(messages: list[Message]) -> ArrayRecord:
-    """The arrays of all messages, which must be equal."""
-    records = [list(message.content.array_records.values()) for message in messages]
-    if any(len(each) != 1 for each in records):
-        raise InvalidInput("strategy", "sends messages without one ArrayRecord", "send the model in one ArrayRecord")
-    first = records[0][0]
-    if any(each[0] is not first for each in records):
-        marks = {digest(*read_arrays(each[0], whose="the strategy's message")) for each in records}
-        if len(marks) != 1:
-            fix = "send all nodes of a round the same model: updates of others cannot be added"
-            raise InvalidInput("strategy", "sends nodes different models", fix)
-    return first
-
-
-def _put_arrays(reply: Message, model: ArrayRecord) -> None:
-    """Replace the upload by the mean model."""
-    name = next(iter(reply.content.array_records))
-    reply.content = RecordDict({key: model if key == name else each for key, each in reply.content.items()})
-
-
-def _failed_round(number: int, error: Rejected | Refused, problems: list[str]) -> str:
-    """The rule or check that failed, and the replies that were not used."""
-    reason = str(error)
-    if getattr(error, "code", "") == MISMATCH:
-        reason += ", and too few clients replied to identify the client"
-    if "times the weight" in reason or "of the sum" in reason:
-        reason += "; SenseCrypt(…, examples=(least, most)) limits what one client counts"
-    left = f" (not used: {'; '.join(problems)})" if problems else ""
-    return f"round {number} is not released: {reason}{left}"

@@ -99,7 +99,8 @@ def test_superexec_and_client_apps_are_forks_of_the_supernode(tmp_path):
     """Each of them runs its own command in a process of its own; others start as from Flower."""
     said, other = tmp_path / "said", tmp_path / "other"
     code = f"""
-import os, sys, time
+import os, random, sys, time
+import numpy.random as drawing
 from sensecrypt.lab.fleet import supernode
 from flwr.supercore.superexec.executor import subprocess_executor
 from flwr.supernode import start_client_internal
@@ -109,6 +110,7 @@ def said(what):
 
 def client_app():
     said("client_app")
+    open({str(tmp_path / "drawn")!r}, "a").write(f"{{drawing.random()}} {{random.random()}}\\n")
     sys.exit(3)
 
 def superexec():
@@ -145,6 +147,8 @@ supernode.main()
     assert len({line[1] for line in lines}) == 4
     assert one[2] == two[2] != exec_[1]  # both are forks of one process, which is not SuperExec
     assert exec_[2] == node[1]
+    drawn = (tmp_path / "drawn").read_text().split()
+    assert len(set(drawn)) == 4  # no fork draws the numbers of another
 
 
 def test_a_supernode_asks_for_messages_more_often_than_flowers(monkeypatch):

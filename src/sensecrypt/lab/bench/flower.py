@@ -17,17 +17,17 @@ from sensecrypt.lab.fleet.simulation import simulate
 
 @dataclass(frozen=True)
 class Row:
-    """One way to play the app.
+    """The measurements of one method.
 
     Attributes:
-        method: `plain`, or the profile that protects it.
-        clients: simulated ones.
-        per_round: of these, sampled in each round.
-        rounds: played.
-        steps: of training that a client makes in a round.
+        method: `plain`, or the profile that protects updates.
+        clients: the number of simulated clients.
+        per_round: the number of clients that are sampled per round.
+        rounds: the number of measured rounds.
+        steps: of training, per client and round.
         seconds_per_round: the median.
-        ratio: of that to the plain app's.
-        bytes_per_reply: on average.
+        ratio: of the seconds to those of the plain app.
+        bytes_per_reply: the mean.
     """
 
     method: str
@@ -43,10 +43,10 @@ class Row:
 def run(
     profiles: tuple[str, ...], *, clients: int, per_round: int, rounds: int, steps: int, on_step: Callable[[str], None]
 ) -> list[Row]:
-    """Rounds of the plain app and of each profile in turn, in one simulation; one process per processor.
+    """Measure rounds of the plain app and of each profile in turn, in one simulation with one process per processor.
 
-    One more round of each goes before, in which Ray starts, modules are imported and keys are made; it is not measured.
-    Flower looks for replies every tenth of a second: a round takes a multiple of that.
+    The first round of each is not measured: in it Ray starts, modules are imported and keys are generated. Flower looks
+    for replies every tenth of a second, so a round takes a multiple of that.
     """
     methods = (flowerapp.PLAIN, *profiles)
     on_step(f"{', '.join(methods)} in turn: {clients} clients, {per_round} per round, {rounds} rounds each")
@@ -62,7 +62,7 @@ def run(
 
 
 def shown(report: list[Row]) -> list[Table | str]:
-    """The table."""
+    """The report as a table."""
     cells = [
         [row.method, f"{row.seconds_per_round:.2f}", f"{row.ratio:.2f}", f"{row.bytes_per_reply:,.0f}"]
         for row in report
@@ -77,7 +77,7 @@ def shown(report: list[Row]) -> list[Table | str]:
 def _simulate(
     methods: tuple[str, ...], clients: int, per_round: int, rounds: int, steps: int
 ) -> tuple[list[float], list[int]]:
-    """Seconds of every round, and bytes of all its replies."""
+    """The seconds of each round, and the bytes of all its replies."""
     with tempfile.TemporaryDirectory(prefix="bench-flower-") as name:
         folder = Path(name)
         out = folder / "out.json"

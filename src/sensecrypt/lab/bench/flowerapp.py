@@ -1,4 +1,4 @@
-"""The app that `bench flower` plays: a perceptron on digits, whose rounds are plain and protected in turn."""
+"""The app of `bench flower`: a perceptron on digits, whose rounds are plain and protected in turn."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _RATE = 0.1
 
 
 def network(seed: int = 0) -> nn.Module:
-    """64 inputs, 32 hidden numbers, ten classes."""
+    """A perceptron with 64 inputs, 32 hidden units and ten classes."""
     torch.manual_seed(seed)
     return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 
 def _where_asked(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """The mod in protected rounds, nothing in plain ones."""
+    """Apply the mod in protected rounds only."""
     asked = RECORD in message.content.config_records
     return sensecrypt_mod(message, context, call_next) if asked else call_next(message, context)
 
 
 def client_app() -> ClientApp:
-    """Trains on every n-th digit."""
+    """The ClientApp: it trains on every n-th digit."""
     app = ClientApp()
 
     @app.train(mods=[_where_asked])
@@ -61,7 +61,7 @@ def client_app() -> ClientApp:
 
 
 def server_app() -> ServerApp:
-    """Federated averaging over a sample of the clients; its times and bytes go to a file."""
+    """The ServerApp: federated averaging over a sample of the clients; it writes times and bytes to a file."""
     app = ServerApp()
 
     @app.main()
@@ -90,7 +90,7 @@ def _strategy(method: str, per_round: int) -> Strategy:
 
 
 class _Alternating(Strategy):
-    """One strategy's round after another's, so that all of them meet the same load of the machine."""
+    """Alternates between strategies, so that the load of the machine is the same for all."""
 
     def __init__(self, strategies: list[Strategy]) -> None:
         self._strategies = strategies
@@ -121,9 +121,9 @@ class _Alternating(Strategy):
         return strategy.aggregate_train(number, received)
 
     def configure_evaluate(self, *_: object) -> Iterable[Message]:
-        """Nothing: rounds are for training only."""
+        """No evaluation: only training is measured."""
         return []
 
     def aggregate_evaluate(self, *_: object) -> MetricRecord | None:
-        """Nothing."""
+        """No metrics."""
         return None

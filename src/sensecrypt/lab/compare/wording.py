@@ -11,9 +11,9 @@ STEPS = ("train", "select", "encrypt", "upload", "download", "decrypt")
 ATTACKS = {  # what the adversaries of the ladder do, in a table's cell
     "zero-fill": "reading the update",
     "zero-fill-direction": "reading its direction",
-    "stale-fill": "last round's values",
+    "stale-fill": "using the last round",
     "completion": "solving for the rest",
-    "prototype": "public data",
+    "prototype": "using public data",
     "mask-only": "reading the mask",
     "collusion": "one client's help",
     "sensitivity": "reading sensitivities",
@@ -84,11 +84,12 @@ def recommendation(rows: Sequence[Row], recommended: Sequence[str], seeds: int) 
             f"--seeds {max(10, 2 * seeds)}."
         )
     best, plain = min(safe, key=round_seconds), rows[0]
+    least = "everything" if best["weakest_share"] == 1 else f"at least {best['weakest_share']:.0%}"
     own = "".join(f" with {key}={value}" for key, value in best["settings"].items())
     return (
         f"Use the default preset{own}: a round takes {spoken(round_seconds(best))} on the slowest device, "
         f"{round_seconds(best) / round_seconds(plain):.1f} times as long as without protection; every device encrypts "
-        f"at least {best['weakest_share']:.0%}, and no attacker finds more labels than guessing."
+        f"{least}, and no attacker finds more labels than guessing."
     )
 
 

@@ -132,7 +132,10 @@ def draw(rows: Rows) -> Figure:
         shares, *others = panels[3 * place : 3 * place + 3]
         own = where(rows, network=network, preset=preset, kind="attack")
         devices = sorted({row["cpus"] for row in own}, key=lambda cpus: -cpus)
-        _draw_shares(shares, rows, network, preset, devices)
+        if preset == "paper":
+            _draw_shares(shares, rows, network, [cpus for cpus in devices if cpus])
+        else:
+            shares.axis("off")
         for axes, key, label in zip(others, ("leacc", "lnacc"), ("LeAcc", "LnAcc"), strict=True):
             series = {}
             for adversary in distinct(own, "adversary"):
@@ -146,12 +149,8 @@ def draw(rows: Rows) -> Figure:
     return figure
 
 
-def _draw_shares(axes: Axes, rows: Rows, network: str, preset: str, devices: Sequence[float]) -> None:
-    if preset != "paper":
-        axes.axis("off")
-        return
-    clients = [cpus for cpus in devices if cpus]
-    at = [float(devices.index(cpus)) for cpus in clients]
+def _draw_shares(axes: Axes, rows: Rows, network: str, clients: Sequence[float]) -> None:
+    at = [float(place) for place in range(len(clients))]
     percents = {reading: [100 * share for share in _shares(rows, network, reading)] for reading in READINGS}
     series = {f"normalised over {_READS[reading]}": (at, own) for reading, own in percents.items()}
     series["budget"] = (at, [100 * cpus / max(clients) for cpus in clients])
@@ -258,11 +257,6 @@ def _course(rows: Rows, network: str, adversary: str, key: str) -> list[float]:
     return [mean(where(own, cpus=cpus), key, "seeds") for cpus in _devices(rows, network)]
 
 
-def _chosen(rows: Rows, network: str, reading: str, cpus: float) -> Rows:
-    """The choices of `select` for the client with these CPUs, one per run."""
-    return where(rows, kind="share", network=network, reading=reading, cpus=cpus)
-
-
 def _devices(rows: Rows, network: str) -> list[float]:
     """CPUs of clients 1 to 8, in descending order."""
     own = where(rows, kind="attack", network=network, preset="paper")
@@ -271,20 +265,18 @@ def _devices(rows: Rows, network: str) -> list[float]:
 
 def _shares(rows: Rows, network: str, reading: str, key: str = "share") -> list[float]:
     """The mean over runs for each client."""
-    return [mean(_chosen(rows, network, reading, cpus), key) for cpus in _devices(rows, network)]
+    own = where(rows, kind="share", network=network, reading=reading)
+    return [mean(where(own, cpus=cpus), key) for cpus in _devices(rows, network)]
 
 
 def _infeasible(rows: Rows, network: str, reading: str) -> str:
-    every = {cpus: _chosen(rows, network, reading, cpus) for cpus in _devices(rows, network)}
-    without = {cpus: len(bad) for cpus, own in every.items() if (bad := where(own, feasible=False))}
-    clients = sum(map(len, every.values()))
+    every = where(rows, kind="share", network=network, reading=reading)
+    without = where(every, feasible=False)
     if not without:
-        return f"some mask meets all constraints for each of {clients} clients"
-    which = ", ".join(f"{cpus:g}" for cpus in without)
-    return (
-        f"no mask meets all constraints for {sum(without.values())} of {clients} clients (with {which} CPUs), which "
-        "then encrypt their whole budget"
-    )
+        return f"some mask meets all constraints for each of {len(every)} clients"
+    which = ", ".join(f"{cpus:g}" for cpus in sorted(distinct(without, "cpus"), reverse=True))
+    clients = f"{len(without)} of {len(every)} clients (with {which} CPUs)"
+    return f"no mask meets all constraints for {clients}, which then encrypt their whole budget"
 
 
 def _pair(rows: Rows, network: str, preset: str, adversary: str) -> tuple[float, float]:

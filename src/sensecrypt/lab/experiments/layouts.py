@@ -141,10 +141,8 @@ def draw(rows: Rows) -> Figure:
 def judge(rows: Rows) -> list[Verdict]:
     """The savings of the prefix layout, and what it hides that the others reveal."""
     names = [name for name in LAYOUTS if _of(rows, name, "client")]
-    sent = {name: _mean(rows, name, "client", "ciphertexts") for name in names}
-    megabytes = {name: _mean(rows, name, "client", "bytes_up") / 1e6 for name in names}
-    share = {name: _mean(rows, name, "client", "encrypted_share") for name in names}
-    coverage = {name: _mean(rows, name, "client", "coverage") for name in names}
+    keys = ("ciphertexts", "bytes_up", "encrypted_share", "coverage")
+    sent, sizes, share, coverage = ({name: _mean(rows, name, "client", key) for name in names} for key in keys)
     shared = {name: _mean(rows, name, "sum", "shared") for name in names}
     few = {name: sum(row["under_covered_blocks"] for row in _of(rows, name, "sum")) for name in names}
     back = {name: _recovered(rows, name) for name in names}
@@ -157,7 +155,7 @@ def judge(rows: Rows) -> list[Verdict]:
     return [
         Verdict(
             "does a prefix save ciphertexts?",
-            each(lambda n: f"{number(sent[n])} ciphertexts, {number(megabytes[n])} MB for {share[n]:.0%} encrypted"),
+            each(lambda n: f"{number(sent[n])} ciphertexts, {number(sizes[n] / 1e6)} MB for {share[n]:.0%} encrypted"),
             answer(sent["prefix"] < sent["individual"] / 10),
         ),
         Verdict(

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import IO, Any, NoReturn
 
+import numpy as np
 from flwr.supercore.cli import flower_superexec
 from flwr.supercore.superexec.executor import subprocess_executor
 from flwr.supernode import start_client_internal
@@ -96,6 +97,7 @@ def _fork_client_apps(commands: IO[str]) -> None:
 def _run_client_app(command: list[str]) -> NoReturn:
     """Run Flower's command, and end without the interpreter's own end, which takes a second after a fork."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    np.random.seed()  # noqa: NPY002  (else all forks draw the same numbers, such as the noise of Flower's LocalDpMod)
     sys.argv = command
     code = 1
     try:

@@ -203,7 +203,7 @@ def calibration(repeats: int, as_json: bool) -> None:
 
 @bench.command()
 @click.option("--parameters", default=124_534, show_default=True, type=click.IntRange(1, 10**8), help="Of the model.")
-@click.option("--clients", default=200, show_default=True, type=click.IntRange(2, 2000), help="That fetch it at once.")
+@click.option("--clients", default=200, show_default=True, type=click.IntRange(3, 2000), help="That fetch it at once.")
 @click.option("--workers", default=os.cpu_count() or 1, type=click.IntRange(1, 1024), help="Processes that decrypt.")
 @_repeats(3)
 @_seed

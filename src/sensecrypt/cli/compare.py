@@ -151,8 +151,8 @@ def _show(report: Mapping[str, Any], folder: Path) -> None:
     kinds = ", ".join(dict.fromkeys(report["devices"]))
     notes = [
         f"Devices: {kinds}; server of {report['server_cpus']:g} CPUs. Device time: all rounds and set-up, on "
-        "the devices, not on this machine. Waiting: for slower clients. MB: all clients, all rounds. Accuracy: after the "
-        "last round, mean of the clients. Encrypted: mean of all rounds.",
+        "the devices, not on this machine. Waiting: for slower clients. MB: all clients, all rounds. Accuracy: "
+        "after the last round, mean of the clients. Encrypted: mean of all rounds.",
     ]
     if any(row["crypto"] == "calibrated" for row in report["rows"]):
         notes.append("*: calibrated: not really encrypted; the measured cost is charged.")

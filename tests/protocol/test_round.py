@@ -215,7 +215,7 @@ class TestTags:
 
     def test_strangers_and_missing_tags(self, cluster, protected):
         whole = self.total(cluster, protected, range(CLIENTS))
-        self.refused(cluster, replace(whole, contributors=(0, 9)), "no member")
+        self.refused(cluster, replace(whole, contributors=(0, 9)), "not a member")
         fresh = Cluster()
         self.refused(fresh, whole, "no tag of client 0")
 

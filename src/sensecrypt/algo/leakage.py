@@ -119,9 +119,9 @@ def curve_of_bins(in_order: BinVector, zero: int) -> checks.FloatVector:
 
 
 def curve_of_blocks(in_slots: BinVector, zero: int, ranking: checks.IntVector, block: int) -> checks.FloatVector:
-    """The curve after encrypting the first K = 0 … n of n blocks, most important first.
+    """Return I(W; W₋w) after encrypting the first K = 0 … n of n blocks, most important first.
 
-    Counting the weights of each bin in each block is all that is done per weight.
+    The only work per weight is counting the weights of each bin in each block.
 
     Args:
         in_slots: the bin of the weight in each slot.

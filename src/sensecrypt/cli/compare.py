@@ -22,7 +22,7 @@ from sensecrypt.config import PRESETS
 from sensecrypt.errors import InvalidInput
 from sensecrypt.lab.compare.scenarios import SCENARIOS, scenario_settings
 from sensecrypt.methods import parse_methods
-from sensecrypt.report.words import seconds
+from sensecrypt.report.words import count, seconds
 
 DEFAULT_POLICIES = "plaintext,full,maskcrypt@paper,sensecrypt@paper,sensecrypt,sensecrypt+profile=paillier-2048"
 
@@ -143,16 +143,16 @@ def _show(report: Mapping[str, Any], folder: Path) -> None:
     ]
     what = SCENARIOS[report["scenario"]].what
     show_table(
-        f"{report['scenario']}: {what}; {report['dataset']}, {report['rounds']} rounds",
+        f"{report['scenario']}: {what}; {report['dataset']}, {count(report['rounds'], 'round')}",
         columns,
         lines,
         left=("method",),
     )
     kinds = ", ".join(dict.fromkeys(report["devices"]))
     notes = [
-        f"Devices: {kinds}; server of {report['server_cpus']:g} CPUs. Device time: all rounds and set-up, in their "
-        "time, not in this machine's. Waiting: for slower clients. MB: all clients, all rounds. Accuracy: after the "
-        "last round, mean of the clients. Encrypted: mean of all rounds.",
+        f"Devices: {kinds}; server of {report['server_cpus']:g} CPUs. Device time: all rounds and set-up, on "
+        "the devices, not on this machine. Waiting: for slower clients. MB: all clients, all rounds. Accuracy: "
+        "after the last round, mean of the clients. Encrypted: mean of all rounds.",
     ]
     if any(row["crypto"] == "calibrated" for row in report["rows"]):
         notes.append("*: calibrated: not really encrypted; the measured cost is charged.")

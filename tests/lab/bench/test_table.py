@@ -18,7 +18,7 @@ def test_columns_format_scale_and_leave_out_what_there_is_not():
     ]
     table = described("Two", columns, [row("a", 0.25), row("b", 1.5, 0.75)])
     assert table.headings == ["method", "ms", "ratio", "ARI", "twice"]
-    assert table.cells == [["a", "250.00", "0.50", "", "0.5"], ["b", "1500.00", "3.00", "0.750", "3.0"]]
+    assert table.cells == [["a", "250", "0.50", "", "0.5"], ["b", "1,500", "3.00", "0.750", "3.0"]]
 
 
 def test_medians_are_of_each_name_and_results_come_back():

@@ -114,7 +114,7 @@ def test_run_needs_a_fleet_that_is_up_and_settings_that_fit(own, tmp_path):
             (["--resume", "a"], "holds no run; check the path, or start a run there first"),
             (["--resume", "../a"], "is '../a'"),
             (["--set", "min_contributors=2", "--name", "a b"], "--name: is 'a b'"),
-            (["--set", "moon=2"], "moon: is no key"),
+            (["--set", "moon=2"], "moon: is not a key"),
         ):
             code, line = invoke("fleet", "run", "--folder", own.path, *arguments)
             assert code == 2

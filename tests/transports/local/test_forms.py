@@ -238,9 +238,9 @@ def test_a_run_is_resumed_with_its_own_model_and_settings_only(tmp_path):
     model = dense()
     federate(model, PAIRS, rounds=1, out=tmp_path / "run", settings=SETTINGS)
     again = {"rounds": 2, "out": tmp_path / "run", "resume": True}
-    with pytest.raises(InvalidInput, match="model: is not the one"):
+    with pytest.raises(InvalidInput, match="model: is not the initial model"):
         federate(dense(), PAIRS, settings=SETTINGS, **again)
-    with pytest.raises(InvalidInput, match="seed: is 5, and the run"):
+    with pytest.raises(InvalidInput, match="seed: is 5, but the run"):
         federate(model, PAIRS, settings={**SETTINGS, "seed": 5}, **again)
     with pytest.raises(InvalidInput, match="holds a run already"):
         federate(model, PAIRS, rounds=1, out=tmp_path / "run", settings=SETTINGS)

@@ -25,7 +25,7 @@ def test_three_contributors_are_the_default():
 
 
 def test_fewer_clients_than_min_contributors_are_refused(tmp_path):
-    with pytest.raises(InvalidInput, match=r"is 3, and the run has 2 client\(s\): no sum would be decrypted") as error:
+    with pytest.raises(InvalidInput, match=r"is 3, but the run has 2 client\(s\): no sum would be decrypted") as error:
         run_local(make_config({**SMALL, "clients": 2}), RunFolder(tmp_path / "run"))
     assert error.value.argument == "min_contributors"
     assert not (tmp_path / "run").exists()
@@ -37,7 +37,7 @@ def test_the_command_says_so_in_one_line(tmp_path):
     settings = [f"--set={key}={value}" for key, value in {**SMALL, "clients": 2}.items()]
     result = CliRunner().invoke(main, ["run", "--out", str(tmp_path / "run"), *settings])
     assert result.exit_code == 2
-    assert "min_contributors: is 3, and the run has 2 client(s)" in result.output.strip().splitlines()[-1]
+    assert "min_contributors: is 3, but the run has 2 client(s)" in result.output.strip().splitlines()[-1]
 
 
 UNEVEN = [(80, 15, 5), (450, 350, *[20] * 10), (1, 29, 35, 35), (1000, 1, 1, 1)]

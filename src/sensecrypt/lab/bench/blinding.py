@@ -77,7 +77,7 @@ def shown(report: Report) -> Iterator[Shown]:
             ratio("add_seconds", plain["add_seconds"]),
             ("key server, ms", milliseconds("release_seconds")),
             ratio("release_seconds", plain["release_seconds"]),
-            ("bytes up", "upload_bytes:,"),
+            ("MB up", lambda row: f"{row['upload_bytes'] / 1e6:.2f}"),
         ],
         report["rows"],
     )

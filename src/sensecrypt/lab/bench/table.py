@@ -40,9 +40,14 @@ def _cell(row: Mapping[str, Any], of: str | Callable[[Any], str]) -> str:
 
 def milliseconds(name: str) -> Callable[[Any], str]:
     """A value in seconds, as milliseconds."""
-    return lambda row: f"{1e3 * row[name]:.2f}"
+    return lambda row: _digits(1e3 * row[name])
 
 
 def ratio(name: str, reference: float) -> Column:
     """A column of ratios of a value to a reference."""
-    return "ratio", lambda row: f"{row[name] / reference:.2f}"
+    return "ratio", lambda row: _digits(row[name] / reference)
+
+
+def _digits(value: float) -> str:
+    """Three digits, or all of the whole number."""
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}"

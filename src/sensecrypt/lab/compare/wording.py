@@ -55,8 +55,8 @@ def demo_findings(rows: Sequence[Row]) -> list[str]:
     return [
         f"No protection: the aggregator finds {plain['found']:.0%} of the labels in a client's data; guessing finds "
         f"{plain['guessing']:.0%}.",
-        f"Everything by Paillier, one value per ciphertext: all wait {spoken(round_seconds(everything))} for the "
-        f"{slowest}.",
+        "Everything by Paillier, one value per ciphertext, charged at python-paillier's cost: all wait "
+        f"{spoken(round_seconds(everything))} for the {slowest}.",
         f"Selective, as the paper: the most sensitive parameters first, as many as processor and line afford. "
         f"{times:.0f} times faster, but {_found(paper)}.",
         f"Blinding only: {spoken(round_seconds(blinding))}, but whoever records a client's connection to the key "

@@ -80,7 +80,7 @@ _HOME = {
     "sketch": "algo.sketching",
 }
 
-_NEEDS = {"federate": "torch"}  # extras
+_NEEDS = {"advise": "lab", "federate": "torch"}  # extras
 
 __all__ = ["__version__", *sorted(_HOME)]
 

@@ -105,7 +105,7 @@ def test_a_cohort_of_two_is_not_released(deployment):
 
     strategy._take = fewer
     strategy._service.rules = lambda: ReleaseRules(min_contributors=1)
-    with pytest.raises(Rejected, match=r"2 contributor.s., at least 3 are needed"):
+    with pytest.raises(Rejected, match=r"2 contributor.s., but at least 3 are needed"):
         play(strategy, deployment.loop(), rounds=1)
 
 

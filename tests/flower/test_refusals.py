@@ -265,7 +265,7 @@ def test_another_version_on_the_node_says_so():
 def test_a_round_of_too_few_is_not_started(nodes):
     grid = Loop(nodes=nodes)
     strategy = protected(FedAvg(min_train_nodes=nodes, min_available_nodes=nodes))
-    with pytest.raises(Rejected, match=f"{nodes} contributor.s., at least 3 are needed"):
+    with pytest.raises(Rejected, match=f"{nodes} contributor.s., but at least 3 are needed"):
         play(strategy, grid)
     assert not grid.sent
 
@@ -277,7 +277,7 @@ def test_too_few_replies_name_the_rule_and_who_is_missing():
         return message
 
     app = Loop(before=lambda node, message: message if node < 102 else None)
-    with pytest.raises(Rejected, match=r"round 1 is not released: 2 contributor.s., at least 3 are needed"):
+    with pytest.raises(Rejected, match=r"round 1 is not released: 2 contributor.s., but at least 3 are needed"):
         play(protected(), app)
 
 

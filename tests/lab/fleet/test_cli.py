@@ -110,7 +110,7 @@ def test_run_needs_a_fleet_that_is_up_and_settings_that_fit(own, tmp_path):
             (["--set", "clients=3"], "clients: is 3, and the fleet has 2; leave it out"),
             ([file], "clients: is 7, and the fleet has 2"),
             (["--set", "partition=iid"], "min_contributors: is 3, the fleet has 2 clients; choose 2 to 2"),
-            (["--resume", "a", "--set", "rounds=2"], "--resume: continues a run as it was configured"),
+            (["--resume", "a", "--set", "rounds=2"], "--resume: continues a run as configured"),
             (["--resume", "a"], "holds no run; check the path, or start a run there first"),
             (["--resume", "../a"], "is '../a'"),
             (["--set", "min_contributors=2", "--name", "a b"], "--name: is 'a b'"),

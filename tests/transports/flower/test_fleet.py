@@ -178,7 +178,7 @@ def test_without_a_quorum_the_round_fails_and_can_be_resumed(fleet, tmp_path):
         return None if kind == "train" and client != 0 and rounds_done(played) == 1 else message
 
     played.before, played.deadline = before, 0.2
-    with pytest.raises(SenseCryptError, match=r"round 1, cluster 0 failed 3 times: 1 contributor\(s\), at least 2"):
+    with pytest.raises(SenseCryptError, match=r"round 1, cluster 0 failed 3 times: 1 contributor\(s\), but at least 2"):
         played.play()
     played.before = lambda client, kind, message: message
     assert played.play().model_sha256 == local_models(tmp_path)
@@ -359,7 +359,7 @@ def test_a_client_that_wants_more_encrypted_sends_nothing(fleet):
 
 def test_without_a_word_a_client_wants_a_tenth_encrypted(fleet):
     played = fleet(rounds=1, policy="random", ratio=0.05)
-    with pytest.raises(SenseCryptError, match=r"0 contributor\(s\), at least 2 are needed"):
+    with pytest.raises(SenseCryptError, match=r"0 contributor\(s\), but at least 2 are needed"):
         played.play()
 
 

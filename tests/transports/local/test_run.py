@@ -297,7 +297,7 @@ class TestFaults:
                 return None
             return data
 
-        with pytest.raises(SenseCryptError, match=r"0 contributor\(s\), at least 3 .*fix it and --resume"):
+        with pytest.raises(SenseCryptError, match=r"0 contributor\(s\), but at least 3 .*fix it and --resume"):
             play(tmp_path, intercept=intercept)
         assert sorted(tries) == [client for client in range(4) for _ in range(3)]
         folder = RunFolder(tmp_path / "run")

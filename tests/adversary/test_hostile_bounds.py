@@ -69,7 +69,7 @@ def test_a_bound_that_the_run_sets_bounds_nothing_where_clients_allow_it(fleet, 
 def test_without_a_word_such_a_run_gets_nothing(fleet, asked, condition):
     played = silent(fleet(**{**SETTINGS, "rounds": 1, **asked}))
     wire = Wire(played)
-    with pytest.raises(SenseCryptError, match="refused: condition largest"):
+    with pytest.raises(SenseCryptError, match="last refusal: condition largest"):
         played.play()
     assert {client for client, _, _ in wire.received} == set(range(CLIENTS))
     assert {parts[FAILURE].decode() for _, _, parts in wire.received} == {condition}

@@ -78,7 +78,9 @@ def test_a_start_out_of_reach_is_not_the_measure_of_the_next(fleet, monkeypatch)
     assert [record.round for record in outcome.played if record.client == VICTIM] == [0, 2]
 
 
-@pytest.mark.parametrize(("change", "problem"), [(STARTS["NaN"][0], "not finite"), (STARTS["shape"][0], "values, the")])
+@pytest.mark.parametrize(
+    ("change", "problem"), [(STARTS["NaN"][0], "not finite"), (STARTS["shape"][0], "values, but the")]
+)
 def test_a_message_with_such_a_model_is_rejected_when_it_is_read(change, problem):
     with pytest.raises(Rejected, match=problem):
         read_moved(serialize_moved(change(np.zeros(10, dtype=np.float32))), 10)

@@ -54,6 +54,19 @@ def test_no_mask_of_all_is_better(values, budget, B, C, beta, block):
             assert found.coverage == pytest.approx(coverage[feasible].max())
 
 
+@pytest.mark.parametrize("block", [1, 3])
+@pytest.mark.parametrize("seed", range(40))
+def test_a_leakage_bound_of_0_takes_everything(seed, block):
+    """Whatever the sums of logarithms round to: no bound is broken once everything is encrypted, and 0 is before."""
+    rng = np.random.default_rng(seed)
+    weights, order = rng.normal(size=26), rng.permutation(26)
+    arguments = {"B": 0.0, "C": 1.0, "max_mi": 0.0, "weights": weights, "block": block, "order": order}
+    found = select(np.ones(26), 1.0, **arguments)
+    assert mutual_information(weights, found.mask) < 1e-9
+    with pytest.raises(InfeasibleSelection):
+        select(np.ones(26), 0.5, **arguments)
+
+
 @given(st.data(), st.integers(1, 30), budgets, steps, scales, st.floats(0, 2.5), st.integers(1, 5), st.booleans())
 def test_no_ordered_mask_is_better_under_all_three_constraints(data, size, budget, B, C, max_mi, block, ordered):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))

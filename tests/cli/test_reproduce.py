@@ -74,7 +74,7 @@ def test_an_interruption_tells_how_to_go_on(tmp_path, toy):
     toy.fail_at = 2
     answer = call(tmp_path, "toy")
     assert answer.exit_code == 1
-    assert "repeat the command to go on where it stopped" in answer.output
+    assert "repeat the command to continue" in answer.output
     toy.fail_at = None
     assert call(tmp_path, "toy").exit_code == 0
     assert toy.asked == [1, 2, 2]

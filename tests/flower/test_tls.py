@@ -56,22 +56,24 @@ def protected(fleet: Fleet, app: str, folder: Path) -> tuple[Path, Path]:
     return plain, ours
 
 
-def trained(fleet: Fleet) -> list[list[int]]:
-    """The nodes that received a message to train, round by round, from their logs."""
-    logs = [fleet.folder.log(f"node-{node}").read_text() for node in range(NODES)]
+def lengths(fleet: Fleet) -> list[int]:
+    return [len(fleet.folder.log(f"node-{node}").read_text()) for node in range(NODES)]
+
+
+def trained(fleet: Fleet, before: list[int]) -> list[list[int]]:
+    """The nodes that received a message to train, round by round, from what their logs have beyond these lengths."""
+    logs = [fleet.folder.log(f"node-{node}").read_text()[before[node] :] for node in range(NODES)]
     received = [" ".join(re.findall(r"Receiving: (\w+) message", log)).split("evaluate") for log in logs]
     return [[node for node in range(NODES) if "train" in received[node][number]] for number in range(ROUNDS)]
 
 
 @pytest.mark.slow
 def test_fedadam_over_a_sample_of_the_nodes(fleet, tmp_path, monkeypatch):
-    """The plain app is played in this process over the nodes that the deployment drew: no two runs draw the same ones.
-
-    This test comes first, so that the nodes' logs have this run only.
-    """
+    """The plain app runs in this process over the nodes that the deployment drew: no two runs draw the same ones."""
     plain, ours = protected(fleet, "torch-fedadam", tmp_path)
+    before = lengths(fleet)
     model = deploy(fleet, ours)
-    drawn = trained(fleet)
+    drawn = trained(fleet, before)
     assert [len(nodes) for nodes in drawn] == [3] * ROUNDS
     numbers = iter(drawn)
     draw = lambda nodes, size: nodes if size == len(nodes) else [100 + node for node in next(numbers)]  # noqa: E731

@@ -66,7 +66,7 @@ LINES: tuple[tuple[str, set[str], str | float | None], ...] = (
     ("sensecrypt bench protocol", {"torch"}, STARTS),
     ("sensecrypt bench sensitivity --model mlp --samples 10 --repeats 1", {"torch"}, STARTS),
     ("sensecrypt bench calibration", {"torch"}, STARTS),
-    ("sensecrypt bench crypto --rows 1 --repeats 1", {"lab"}, STARTS),
+    ("sensecrypt bench crypto --rows 1 --repeats 1", {"lab", "ckks"}, STARTS),
     ("sensecrypt compare --policies plaintext,sensecrypt --rounds 1 --out compared", {"lab"}, STARTS),
     ("sensecrypt reproduce --list", {"lab"}, None),
     ("sensecrypt bench flower", {"flower-simulation", "torch"}, None),

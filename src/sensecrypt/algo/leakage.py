@@ -114,6 +114,7 @@ def curve_of_bins(in_order: BinVector, zero: int) -> checks.FloatVector:
         curve[start + 1 : start + 1 + chunk.size] = (gains - xlog2x(zeros) + constant) / size
         encrypted += in_chunk
         looks_zero, entropy_gain = zeros[-1], gains[-1]
+    curve[-1] = 0.0  # nothing is visible, and rounding must not break a bound of 0
     curve[curve < 0] = 0.0  # rounding
     return curve
 
@@ -145,6 +146,7 @@ def curve_of_blocks(in_slots: BinVector, zero: int, ranking: checks.IntVector, b
         encrypted = totals[-1]
         bits = constant + xlog2x(totals).sum(axis=1) - xlog2x(counts[zero] + totals.sum(axis=1))
         curve[start + 1 : start + 1 + len(chosen)] = bits / in_slots.size
+    curve[-1] = 0.0  # nothing is visible, and rounding must not break a bound of 0
     return np.maximum(curve, 0.0)  # rounding
 
 

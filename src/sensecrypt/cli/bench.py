@@ -109,7 +109,7 @@ def clustering(
 @_repeats()
 @_seed
 @_json
-@needs("lab")
+@needs("lab", "ckks")
 def crypto(rows: int, plot: Path | None, repeats: int, seed: int, as_json: bool) -> None:
     """Encryption, addition, decryption against python-paillier, pypaillier and TenSEAL, on one core."""
 

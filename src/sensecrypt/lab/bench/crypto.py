@@ -19,7 +19,7 @@ import numpy as np
 from sensecrypt import checks
 from sensecrypt.crypto.keys import generate_keypair
 from sensecrypt.crypto.paillier.randomizers import RandomizerPool
-from sensecrypt.errors import MissingExtra
+from sensecrypt.extras import require
 from sensecrypt.files import write_whole
 from sensecrypt.lab.bench.measure import Times
 from sensecrypt.lab.bench.table import Column, Report, Row, Shown, described
@@ -130,10 +130,8 @@ def _row(method: Method, us: dict[str, float], reference: dict[str, float]) -> R
 
 
 def _peer(module: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise MissingExtra(f"comparing with {module}", "lab") from error
+    require(f"comparing with {module}", "ckks" if module == "tenseal" else "lab")
+    return import_module(module)
 
 
 def _peers(rng: np.random.Generator) -> list[Method]:

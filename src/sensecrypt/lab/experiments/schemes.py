@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sensecrypt.crypto.keys import generate_keypair
+from sensecrypt.extras import require
 from sensecrypt.lab.bench.measure import Times
 from sensecrypt.lab.drawing import Figure, colour_of, legend_below, log_axis, number, sheet
 from sensecrypt.lab.experiments.item import Cell, Item, Row, Rows, Spec, Verdict, answer, graded
@@ -90,6 +91,7 @@ def _stock(bits: int) -> Encrypt:
 
 
 def _tenseal(at_once: int) -> Encrypt:
+    require("Appendix K", "ckks")
     ts = import_module("tenseal")
     context = ts.context(
         ts.SCHEME_TYPE.CKKS, poly_modulus_degree=8192, coeff_mod_bit_sizes=[60, 40, 40, 60], n_threads=1

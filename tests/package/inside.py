@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import json
 import os
 import shlex
@@ -19,12 +20,13 @@ from pathlib import Path
 
 from sensecrypt.cli import main
 
+NUMBERS = itertools.count()
 LONGEST, LATEST = 20.0, 120.0  # seconds: of a command that is ended after a while, and until one is up
 
 
-def child(line: str) -> None:
-    for number, name in ((1, "out"), (2, "err")):
-        os.dup2(os.open(name, os.O_CREAT | os.O_TRUNC | os.O_WRONLY), number)
+def child(line: str, out: Path, err: Path) -> None:
+    for number, path in ((1, out), (2, err)):
+        os.dup2(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY), number)
     try:
         if line.startswith("sensecrypt "):
             sys.argv = shlex.split(line)
@@ -53,19 +55,22 @@ def used(group: int) -> float:
 
 
 def run(line: str, until: str | float | None) -> dict[str, object]:
-    Path("out").write_text("")
+    number = next(NUMBERS)  # files of its own: a helper of an earlier command may still write to that one's
+    out, err = Path(f"out-{number}"), Path(f"err-{number}")
+    out.write_text("")
+    err.write_text("")
     start = time.monotonic()
     process = os.fork()
     if not process:
         os.setpgid(0, 0)
-        child(line)
+        child(line, out, err)
     ended, status, stopped = 0, 0, False
     while not ended:
         ended, status = os.waitpid(process, 0 if until is None else os.WNOHANG)
         if not ended and until is not None:
             time.sleep(0.05)
             spent = time.monotonic() - start
-            if isinstance(until, str) and (until in Path("out").read_text() or spent > LATEST):
+            if isinstance(until, str) and (until in out.read_text() or spent > LATEST):
                 os.kill(process, signal.SIGTERM)  # it ends its helpers itself
                 stopped, until = True, None
             elif isinstance(until, float) and (used(process) > until or spent > LONGEST):
@@ -76,8 +81,8 @@ def run(line: str, until: str | float | None) -> dict[str, object]:
     return {
         "code": code,
         "stopped": stopped,
-        "out": Path("out").read_text(),
-        "err": Path("err").read_text(),
+        "out": out.read_text(),
+        "err": err.read_text(),
         "seconds": seconds,
     }
 

@@ -160,7 +160,7 @@ def test_every_command_runs_or_says_what_to_install(extra, archives, finished, t
 
 def says_what_to_install(line: str, done: dict, missing: set[str]) -> None:
     assert done["code"] != 0, (line, done)
-    # Python's own note on semaphores of processes that end together is not the command's
+    # the harness ends its process at once, and Python may note semaphores that are left then
     said = [each for each in done["err"].strip().splitlines() if "resource_tracker" not in each]
     last = said[-1]
     asked = re.search(r'pip install "sensecrypt\[([\w,-]+)\]"', last)
